@@ -1,0 +1,211 @@
+"""The plan: who holds the target devices, what would happen to each, and the rules that would do it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+from pydantic import Field
+
+from taintctl.api.base import Model, Time
+from taintctl.api.reasons import Agreement, PodEffect
+
+
+@dataclass(frozen=True, order=True)
+class DeviceID:
+    """What Kubernetes calls one device. The name may later mean other hardware: a PlannedDevice has its UUID."""
+
+    driver: str
+    pool: str
+    device: str
+
+    def __str__(self) -> str:
+        return f"{self.driver}/{self.pool}/{self.device}"
+
+
+@dataclass(frozen=True, order=True)
+class PlannedDevice:
+    id: DeviceID
+    uuid: str = ""
+    node: str = ""
+    """The node it is local to; empty for a device that is not."""
+    published: bool = True
+    """False: only allocations still name it, its slice is gone."""
+
+
+@dataclass(frozen=True, order=True)
+class PlannedPod:
+    """A pod that holds a target device."""
+
+    namespace: str
+    name: str
+    uid: str
+    effect: PodEffect
+    owner: str = ""
+    """Its controller as `Kind/name`, or empty."""
+    node: str = ""
+    claims: tuple[str, ...] = ()
+    """The ResourceClaims (names in the pod's namespace) through which it holds target devices."""
+    devices: tuple[DeviceID, ...] = ()
+    toleration_seconds: int | None = None
+    """For EvictedLater: how long after the taint."""
+    terminating: bool = False
+    admin_access: bool = False
+    """Holds target devices only with adminAccess (monitors): if it tolerates too, it does not keep a device busy."""
+
+    @property
+    def key(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+    @property
+    def counted(self) -> bool:
+        """Whether limits count it: it would go, by the taint or by us, and is not going already."""
+        return self.effect is not PodEffect.TOLERATES and not self.terminating
+
+
+@dataclass(frozen=True, order=True)
+class PlannedRule:
+    """One DeviceTaintRule selector and what the dry-run message must say for it (2 to 4 numbers of recording 02)."""
+
+    driver: str
+    pool: str
+    device: str | None
+    published: int
+    allocated: int
+    pods: int
+    namespaces: int
+
+
+@dataclass(frozen=True, order=True)
+class Budget:
+    """A PodDisruptionBudget that selects pods of the plan."""
+
+    namespace: str
+    name: str
+    allowed: int
+    needed: int
+
+
+@dataclass(frozen=True, order=True)
+class Violation:
+    """Why policy does not let the plan pass, as people read it."""
+
+    check: str
+    limit: str
+    actual: str
+    message: str
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Why there can be no plan: a Reason and one sentence with the next step."""
+
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The whole of it, sorted, so that equal plans are equal values. Violations and digest are policy's (policy/)."""
+
+    devices: tuple[PlannedDevice, ...]
+    pods: tuple[PlannedPod, ...]
+    rules: tuple[PlannedRule, ...]
+    budgets: tuple[Budget, ...] = ()
+    multiple_budgets: tuple[str, ...] = ()
+    """Pods (namespace/name) that more than one budget selects: the Eviction API answers 500 for them for ever."""
+    computed_at: datetime | None = None
+
+    @property
+    def counted_pods(self) -> tuple[PlannedPod, ...]:
+        return tuple(p for p in self.pods if p.counted)
+
+    @property
+    def namespaces(self) -> frozenset[str]:
+        return frozenset(p.namespace for p in self.pods if p.counted)
+
+
+class PodRef(Model):
+    """One pod, named for people and by uid."""
+
+    namespace: str
+    name: str
+    uid: str
+
+
+class Verdict(StrEnum):
+    TRUE = "True"
+    FALSE = "False"
+    UNKNOWN = "Unknown"
+
+
+@dataclass(frozen=True)
+class Idleness:
+    """Whether anything still uses the devices under the run's rules, by the objects alone (impact/idle.py says it).
+
+    The waits (10 s since the taint, the condition) are the workflow's to add.
+    """
+
+    verdict: Verdict
+    reason: str
+    message: str
+    holders: tuple[PodRef, ...] = ()
+    """Pods that are there and hold a target device (the monitors with adminAccess that tolerate left out)."""
+    terminating: tuple[PodRef, ...] = ()
+    """Those of them that are marked for deletion."""
+
+
+class PlanDevice(Model):
+    driver: str
+    pool: str
+    device: str
+    uuid: str = ""
+    node: str = ""
+
+
+class PlanPod(Model):
+    namespace: str
+    name: str
+    uid: str
+    owner: str = ""
+    effect: PodEffect
+
+
+class PlanCounts(Model):
+    devices: int = 0
+    pods: int = 0
+    """Evicted, EvictedLater and NotReachedByTaint."""
+    namespaces: int = 0
+    tolerating_pods: int = 0
+
+
+class PlanViolation(Model):
+    check: str
+    limit: str
+    actual: str
+    message: str
+
+
+class PlanBudget(Model):
+    namespace: str
+    name: str
+    allowed: int
+    needed: int
+
+
+class PlanStatus(Model):
+    """The plan as a run's status shows it: the first 100 of each list, and how many more."""
+
+    digest: str = ""
+    computed_at: Time | None = None
+    policy_generation: int = 0
+    devices: tuple[PlanDevice, ...] = ()
+    more_devices: int = 0
+    pods: tuple[PlanPod, ...] = ()
+    more_pods: int = 0
+    counts: PlanCounts = Field(default_factory=PlanCounts)
+    agreement: Agreement | None = None
+    violations: tuple[PlanViolation, ...] = ()
+    budgets: tuple[PlanBudget, ...] = ()
+    more_budgets: int = 0
