@@ -1,0 +1,184 @@
+"""The only reader: everything that one decision about a run rests on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import timedelta
+
+from taintctl.api.approval import MaintenanceApproval
+from taintctl.api.check import FieldProblem, check
+from taintctl.api.objects import DeviceTaintRule, Snapshot
+from taintctl.api.plan import Idleness, Plan, Problem, Verdict
+from taintctl.api.policy import BUILT_IN_POLICY, EvictionPolicy
+from taintctl.api.reasons import Phase, Reason
+from taintctl.api.rule import EvictionOutcome, run_label
+from taintctl.api.run import MaintenanceRun
+from taintctl.api.target import Target
+from taintctl.impact import build_plan, idleness
+from taintctl.ports.clock import Clock
+from taintctl.ports.cluster import Cache, Cluster, Scope
+from taintctl.ports.errors import ClusterError
+from taintctl.workflow.model import Observation, Settings
+
+MAX_CACHE_AGE = timedelta(seconds=90)
+"""A cache that has heard nothing for longer (bookmarks come every minute) is not planned from."""
+
+
+@dataclass(frozen=True)
+class Reader:
+    """Reads through `cluster`, or plans from `cache` where that is fresh enough and nothing hangs on it."""
+
+    cluster: Cluster
+    cache: Cache | None
+    clock: Clock
+    settings: Settings
+
+    async def observe(
+        self,
+        run: MaintenanceRun,
+        problems: tuple[FieldProblem, ...],
+        *,
+        live: bool,
+        outcomes: tuple[EvictionOutcome, ...] = (),
+    ) -> Observation:
+        """Reads run-independent facts in the order that loses nothing: rules first (what is), then policy and
+        approvals (what may be), then the cluster (whom it hits). Raises ClusterError where the rules can't be read:
+        to take them for missing would look like an operator's hand."""
+        taken_at = self.clock.now()
+        rules = tuple(rule for rule in await self.cluster.rules_of(run.name) if owned_by(rule, run.metadata.uid))
+        policy, policy_problem = await self._policy(run)
+        approvals, verified, approvals_problem = await self._approvals(run)
+        plan, plan_problem, idle, whole_live = await self._cluster(run, live)
+        earlier: tuple[str, ...] = ()
+        if run.status.phase in (None, Phase.PENDING):
+            earlier = await self._earlier_runs(run)
+        return Observation(
+            run=run,
+            problems=problems,
+            policy=policy,
+            policy_problem=policy_problem,
+            approvals=approvals,
+            approvals_verified=verified,
+            rules=rules,
+            plan=plan,
+            plan_problem=plan_problem or approvals_problem,
+            idleness=idle,
+            earlier_runs=earlier,
+            live=whole_live and approvals_problem is None,
+            taken_at=taken_at,
+            outcomes=outcomes,
+            settings=self.settings,
+        )
+
+    async def _policy(self, run: MaintenanceRun) -> tuple[EvictionPolicy | None, Problem | None]:
+        name = run.spec.policy_name
+        if name is None:
+            return BUILT_IN_POLICY, None
+        try:
+            raw = await self.cluster.get(EvictionPolicy, name)
+        except ClusterError as error:
+            return None, Problem(Reason.CLUSTER_UNREADABLE, f"EvictionPolicy {name} can't be read: {error.message}")
+        if raw is None:
+            return None, Problem(
+                Reason.POLICY_NOT_FOUND,
+                f"There is no EvictionPolicy {name}; create it, or start a run that names another.",
+            )
+        checked = check(EvictionPolicy, raw)
+        if checked.problems or checked.obj is None:
+            return None, Problem(
+                Reason.POLICY_INVALID,
+                f"EvictionPolicy {name} is not valid: {checked.problems[0]}; correct it with kubectl edit.",
+            )
+        return checked.obj, None
+
+    async def _approvals(self, run: MaintenanceRun) -> tuple[tuple[MaintenanceApproval, ...], bool, Problem | None]:
+        if run.status.approval is None:
+            return (), False, None
+        try:
+            found = await self.cluster.list(MaintenanceApproval)
+            verified = await self.cluster.approvals_verified()
+        except ClusterError as error:
+            return (), False, Problem(Reason.CLUSTER_UNREADABLE, f"Approvals can't be read: {error.message}")
+        return valid_approvals(found, run.name), verified, None
+
+    async def _cluster(self, run: MaintenanceRun, live: bool) -> tuple[Plan | None, Problem | None, Idleness, bool]:
+        """The plan and the idleness, from one snapshot."""
+        target = run.spec.target
+        if run.status.phase is not None and run.status.phase.ended:
+            return None, None, Idleness(Verdict.UNKNOWN, Reason.COMPLETED, "The run has ended."), True
+        known_nodes = frozenset(d.node for d in run.status.plan.devices if d.node) if run.status.plan else frozenset()
+        assert target.driver is not None
+        scope = Scope(driver=target.driver, pool=target.pool, nodes=tuple(sorted(known_nodes)))
+        try:
+            snapshot = await self._snapshot(scope, live)
+        except ClusterError as error:
+            sentence = f"The cluster can't be read: {error.message}"
+            problem = Problem(Reason.CLUSTER_UNREADABLE, sentence)
+            return None, problem, Idleness(Verdict.UNKNOWN, Reason.CLUSTER_UNREADABLE, sentence), False
+        key, value = run.spec.taint.key, taint_value(run)
+        planned = build_plan(snapshot, target, key=key, value=value)
+        plan = planned if isinstance(planned, Plan) else None
+        selectors = [(rule.driver, rule.pool, rule.device) for rule in run.status.rules if rule.role == "taint"]
+        eviction = run.status.eviction
+        idle = idleness(
+            snapshot,
+            selectors or [(rule.driver, rule.pool, rule.device) for rule in plan.rules] if plan else selectors,
+            key=key,
+            value=value,
+            nodes=known_nodes,
+            evicting_since=eviction.started_at if eviction else None,
+            proven_at=eviction.idle_proven_at if eviction else None,
+        )
+        return plan, planned if isinstance(planned, Problem) else None, idle, snapshot.live
+
+    async def _snapshot(self, scope: Scope, live: bool) -> Snapshot:
+        if not live and self.cache is not None:
+            age = self.cache.age()
+            if age is not None and age <= self.settings.scaled(MAX_CACHE_AGE):
+                return await self.cache.snapshot(scope)
+        return await self.cluster.snapshot(scope)
+
+    async def _earlier_runs(self, run: MaintenanceRun) -> tuple[str, ...]:
+        """Runs that go first: those that hold rules, or were asked for before, for a device of this one's."""
+        found: list[str] = []
+        for raw in await self.cluster.list(MaintenanceRun):
+            other = check(MaintenanceRun, raw).obj
+            if other is None or other.metadata.uid == run.metadata.uid:
+                continue
+            phase = other.status.phase
+            if phase is not None and phase.ended:
+                continue
+            if overlaps(other.spec.target, run.spec.target) and (other.status.rules or _order(other) < _order(run)):
+                found.append(other.name)
+        return tuple(sorted(found))
+
+
+def _order(run: MaintenanceRun) -> tuple[str, str]:
+    created = run.metadata.creation_timestamp
+    return (created.isoformat() if created else "", run.name)
+
+
+def owned_by(rule: DeviceTaintRule, run_uid: str) -> bool:
+    return any(owner.uid == run_uid for owner in rule.metadata.owner_references or ())
+
+
+def taint_value(run: MaintenanceRun) -> str:
+    """The taint's value: as the spec says, else the run's name as a label value."""
+    return run.spec.taint.value if run.spec.taint.value is not None else run_label(run.name)
+
+
+def overlaps(one: Target, other: Target) -> bool:
+    """Whether two targets can mean one device. A criterion that is absent means any."""
+
+    def meets(a: str | None, b: str | None) -> bool:
+        return a is None or b is None or a == b
+
+    return meets(one.driver, other.driver) and meets(one.pool, other.pool) and meets(one.device, other.device)
+
+
+def valid_approvals(raws: Iterable[dict[str, object]], run_name: str) -> tuple[MaintenanceApproval, ...]:
+    """The approvals for that run that have no problem, in a stable order."""
+    checked = (check(MaintenanceApproval, raw) for raw in raws)
+    valid = (c.obj for c in checked if c.obj is not None and not c.problems)
+    return tuple(sorted((a for a in valid if a.spec.run_name == run_name), key=lambda a: a.name))

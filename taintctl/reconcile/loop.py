@@ -1,0 +1,272 @@
+"""The loop between reader and writer: one worker a key, errors with backoff, nothing kept that a restart would miss."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from datetime import timedelta
+from typing import Any
+
+from taintctl.api.approval import MaintenanceApproval
+from taintctl.api.base import LABEL_WINDOW, Condition, set_condition
+from taintctl.api.check import KINDS, FieldProblem, Own, check
+from taintctl.api.policy import EvictionPolicy
+from taintctl.api.reasons import ConditionType, Phase
+from taintctl.api.rule import EvictionOutcome
+from taintctl.api.run import MaintenanceRun
+from taintctl.api.window import MaintenanceWindow
+from taintctl.ports.clock import Clock
+from taintctl.ports.cluster import Cache, Cluster
+from taintctl.ports.errors import ClusterError, Conflict, NotFound
+from taintctl.reconcile.apply import Writer
+from taintctl.reconcile.gather import Reader
+from taintctl.reconcile.queue import WorkQueue
+from taintctl.reconcile.small import approval_status, policy_status
+from taintctl.reconcile.windows import reconcile_window
+from taintctl.workflow import decide
+from taintctl.workflow.model import Settings
+
+log = logging.getLogger("taintctl.reconcile")
+
+Key = tuple[type[Own], str]
+
+MAX_STEPS = 50
+"""Decisions in one go for one run before others get their turn; a run that wants more is queued again."""
+FIRST_BACKOFF = timedelta(seconds=1)
+LAST_BACKOFF = timedelta(seconds=60)
+RESYNC = timedelta(minutes=5)
+MAX_PASS = timedelta(minutes=5)
+"""How long one pass over one object may take, not scaled; every network call inside has its own, shorter bound."""
+
+
+class Reconciler:
+    """Brings every object of ours one decision further whenever it, or what it rests on, may have changed."""
+
+    def __init__(self, cluster: Cluster, cache: Cache | None, clock: Clock, settings: Settings) -> None:
+        self._cluster = cluster
+        self._clock = clock
+        self._settings = settings
+        self._reader = Reader(cluster, cache, clock, settings)
+        self._writer = Writer(cluster, clock)
+        self._queue: WorkQueue[Key] = WorkQueue()
+        self._failures: dict[Key, int] = {}
+        self._runs_by_scope: dict[str, tuple[str, str | None]] = {}
+
+    def enqueue(self, kind: type[Own], name: str, delay: timedelta = timedelta(0)) -> None:
+        self._queue.add((kind, name), delay.total_seconds())
+
+    def devices_changed(self, driver: str, pool: str) -> None:
+        """A claim, pod or slice of that pool changed: the runs that aim at it look again."""
+        for name, (wanted, only) in self._runs_by_scope.items():
+            if wanted == driver and only in (None, pool):
+                self.enqueue(MaintenanceRun, name)
+
+    async def resync(self) -> None:
+        """Queues every object of ours, and names rules of ours that no run owns any more."""
+        runs: set[str] = set()
+        for kind in KINDS:
+            for raw in await self._cluster.list(kind):
+                self.enqueue(kind, raw["metadata"]["name"])
+                if kind is MaintenanceRun:
+                    runs.add(raw["metadata"]["uid"])
+        for rule in await self._cluster.own_rules():
+            if not any(owner.uid in runs for owner in rule.metadata.owner_references or ()):
+                log.warning(
+                    "DeviceTaintRule %s is labelled as ours, but its run is gone; kubectl delete it if nobody needs it",
+                    rule.metadata.name,
+                )
+
+    async def run(self, workers: int = 4) -> None:
+        """Works until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._resync_again_and_again())
+            for _ in range(workers):
+                group.create_task(self._work())
+
+    async def _resync_again_and_again(self) -> None:
+        delay = FIRST_BACKOFF
+        while True:
+            try:
+                await self.resync()
+                delay = FIRST_BACKOFF
+                await self._clock.sleep(RESYNC.total_seconds())
+            except ClusterError as error:
+                log.warning("objects can't be listed, trying again: %s", error.message)
+                await self._clock.sleep(delay.total_seconds())
+                delay = min(delay * 2, LAST_BACKOFF)
+
+    async def _work(self) -> None:
+        while True:
+            key = await self._queue.get()
+            try:
+                await self._one(key)
+            finally:
+                self._queue.done(key)
+
+    async def _one(self, key: Key) -> None:
+        kind, name = key
+        try:
+            async with asyncio.timeout(MAX_PASS.total_seconds()):
+                again = await self.reconcile(kind, name)
+        except (Conflict, NotFound) as error:
+            log.info("%s %s changed meanwhile; looking again: %s", kind.KIND, name, error.message)
+            again = self._backoff(key)
+        except ClusterError as error:
+            log.warning("%s %s: %s; trying again", kind.KIND, name, error.message)
+            again = self._backoff(key)
+        except TimeoutError:
+            log.error("%s %s: one pass took longer than %s; trying again", kind.KIND, name, MAX_PASS)
+            again = self._backoff(key)
+        except Exception:  # one object must not stop the others
+            log.exception("%s %s: an error of ours; nothing further is done for it now", kind.KIND, name)
+            again = self._backoff(key)
+        else:
+            self._failures.pop(key, None)
+        if again is not None:
+            self.enqueue(kind, name, again)
+
+    def _backoff(self, key: Key) -> timedelta:
+        count = min(self._failures.get(key, 0), 16)
+        self._failures[key] = count + 1
+        return self._settings.scaled(min(FIRST_BACKOFF * 2**count, LAST_BACKOFF))
+
+    async def reconcile(self, kind: type[Own], name: str) -> timedelta | None:
+        """One object, until there is nothing to do now. Returns after which time to look again at the latest."""
+        if kind is MaintenanceRun:
+            return await self._reconcile_run(name)
+        if kind is MaintenanceWindow:
+            return await reconcile_window(self._cluster, self._clock, self._settings, name)
+        if kind is EvictionPolicy:
+            await self._reconcile_policy(name)
+        if kind is MaintenanceApproval:
+            await self._reconcile_approval(name)
+        return None
+
+    async def _reconcile_run(self, name: str) -> timedelta | None:
+        live = False
+        outcomes: tuple[EvictionOutcome, ...] = ()
+        for _ in range(MAX_STEPS):
+            raw = await self._cluster.get(MaintenanceRun, name)
+            if raw is None:
+                self._runs_by_scope.pop(name, None)
+                return None
+            checked = check(MaintenanceRun, raw)
+            if checked.obj is None:
+                await self._refuse(raw, checked.problems)
+                return None
+            run = checked.obj
+            self._remember_scope(run)
+            try:
+                observation = await self._reader.observe(run, checked.problems, live=live, outcomes=outcomes)
+            except ClusterError as error:
+                await self._say_unreadable(run, error)
+                raise
+            decision = decide(observation, self._clock.now())
+            applied = await self._writer.apply(run, decision)
+            self._wake_window(run)
+            if decision.need_live:
+                live = True
+                continue
+            outcomes = applied.outcomes
+            if not applied.complete:
+                live = False
+                continue
+            moved = decision.status.phase != run.status.phase
+            if moved or outcomes or decision.requeue_after == timedelta(0):
+                live = False
+                continue
+            return decision.requeue_after
+        return self._settings.scaled(self._settings.poll)
+
+    def _remember_scope(self, run: MaintenanceRun) -> None:
+        if run.status.phase is not None and run.status.phase.ended:
+            self._runs_by_scope.pop(run.name, None)
+        elif run.spec.target.driver is not None:
+            self._runs_by_scope[run.name] = (run.spec.target.driver, run.spec.target.pool)
+
+    def _wake_window(self, run: MaintenanceRun) -> None:
+        window = run.metadata.labels.get(LABEL_WINDOW)
+        if window:
+            self.enqueue(MaintenanceWindow, window)
+
+    async def _refuse(self, raw: dict[str, Any], problems: tuple[FieldProblem, ...]) -> None:
+        """A run that can't even be read: said on it, and nothing else is done."""
+        metadata = raw["metadata"]
+        sentence = "; ".join(str(p) for p in problems[:3])[:1024]
+        old = raw.get("status") or {}
+        message = f"The run can't be read, and nothing is done for it: {sentence}. Delete it and start a corrected one."
+        if old.get("message") == message:
+            return
+        accepted = Condition(
+            type=ConditionType.ACCEPTED,
+            status="False",
+            reason=problems[0].reason,
+            message=sentence,
+            observed_generation=metadata.get("generation", 0),
+        )
+        conditions = tuple(Condition.model_validate(c) for c in old.get("conditions", ()))
+        status = {
+            **old,
+            "observedGeneration": metadata.get("generation", 0),
+            "phase": old.get("phase", str(Phase.PENDING)),
+            "reason": str(problems[0].reason),
+            "message": message,
+            "conditions": [c.dump() for c in set_condition(conditions, accepted, self._clock.now())],
+        }
+        await self._cluster.replace_status(
+            MaintenanceRun,
+            metadata["name"],
+            uid=metadata["uid"],
+            resource_version=metadata["resourceVersion"],
+            status=status,
+        )
+
+    async def _say_unreadable(self, run: MaintenanceRun, error: ClusterError) -> None:
+        """The phase and its reason stay (what a pause remembers is in them); the sentence says why nothing happens."""
+        message = f"Nothing is done now, for the cluster can't be read: {error.message}"[:2048]
+        if run.status.message == message:
+            return
+        status = run.status.model_copy(update={"message": message})
+        try:
+            await self._cluster.replace_status(
+                MaintenanceRun,
+                run.name,
+                uid=run.metadata.uid,
+                resource_version=run.metadata.resource_version,
+                status=status.dump(),
+            )
+        except ClusterError:
+            log.debug("run %s: the reason could not be stored either", run.name)
+
+    async def _reconcile_policy(self, name: str) -> None:
+        raw = await self._cluster.get(EvictionPolicy, name)
+        if raw is not None:
+            checked = check(EvictionPolicy, raw)
+            await self._store_small(EvictionPolicy, raw, policy_status(raw, checked.problems, self._clock.now()))
+        for other in await self._cluster.list(MaintenanceRun):
+            if (other.get("spec") or {}).get("policyName") == name:
+                self.enqueue(MaintenanceRun, other["metadata"]["name"])
+
+    async def _reconcile_approval(self, name: str) -> None:
+        raw = await self._cluster.get(MaintenanceApproval, name)
+        if raw is None:
+            return
+        run_name = str((raw.get("spec") or {}).get("runName", ""))
+        run_raw = await self._cluster.get(MaintenanceRun, run_name) if run_name else None
+        if run_raw is not None:
+            self.enqueue(MaintenanceRun, run_name)
+        verified = self._settings.allow_unverified_approvals or await self._cluster.approvals_verified()
+        status = approval_status(raw, run_raw, verified, self._clock.now())
+        await self._store_small(MaintenanceApproval, raw, status)
+
+    async def _store_small(self, kind: type[Own], raw: dict[str, Any], status: dict[str, Any]) -> None:
+        if status == raw.get("status"):
+            return
+        metadata = raw["metadata"]
+        await self._cluster.replace_status(
+            kind,
+            metadata["name"],
+            uid=metadata["uid"],
+            resource_version=metadata["resourceVersion"],
+            status=status,
+        )

@@ -1,0 +1,72 @@
+"""The statuses of policies, approvals and unreadable windows: accepted or not, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from taintctl.api.approval import MaintenanceApproval
+from taintctl.api.base import Condition, set_condition
+from taintctl.api.check import FieldProblem, check
+from taintctl.api.reasons import ConditionType, Reason
+from taintctl.api.run import MaintenanceRun
+
+
+def policy_status(raw: Mapping[str, Any], problems: tuple[FieldProblem, ...], now: datetime) -> dict[str, Any]:
+    """An EvictionPolicy's status."""
+    if problems:
+        sentence = "; ".join(str(p) for p in problems[:3])
+        return _status(raw, "False", problems[0].reason, f"{sentence}. Runs that name this policy are Blocked.", now)
+    return _status(raw, "True", Reason.ACCEPTED, "The policy is valid.", now)
+
+
+def window_refused(raw: Mapping[str, Any], problems: tuple[FieldProblem, ...], now: datetime) -> dict[str, Any]:
+    """The status of a MaintenanceWindow that can't be read; what it remembers (lastStart) stays."""
+    sentence = "; ".join(str(p) for p in problems[:3])
+    refused = _status(
+        raw, "False", problems[0].reason, f"{sentence}. The window makes no run until it is corrected.", now
+    )
+    return {**(raw.get("status") or {}), **refused}
+
+
+def approval_status(
+    raw: Mapping[str, Any], run_raw: Mapping[str, Any] | None, verified: bool, now: datetime
+) -> dict[str, Any]:
+    """A MaintenanceApproval's status: whether the run it names counts it. It says, it does not decide: the run's own
+    gate tallies the approvals again."""
+    checked = check(MaintenanceApproval, raw)
+    approval = checked.obj
+    if approval is None or checked.problems:
+        problem = checked.problems[0]
+        return _status(raw, "False", problem.reason, f"{problem}. Delete it and approve again.", now)
+    if run_raw is None:
+        return _status(raw, "False", Reason.NO_SUCH_RUN, f"There is no MaintenanceRun {approval.spec.run_name}.", now)
+    run = check(MaintenanceRun, run_raw).obj
+    asked = run.status.approval if run is not None else None
+    if any(given.approval == approval.name for given in (asked.given if asked else ())):
+        return _status(raw, "True", Reason.COUNTED, f"Counted by run {approval.spec.run_name}.", now)
+    if asked is None or asked.asked is None or asked.asked.digest != approval.spec.digest:
+        sentence = f"Run {approval.spec.run_name} does not ask about this plan (any more); see taintctl status."
+        return _status(raw, "False", Reason.OTHER_PLAN, sentence, now)
+    if not verified:
+        sentence = (
+            "The admission policy that proves who approves is not installed, so no approval counts; "
+            "apply deploy/, or start the controller with --allow-unverified-approvals."
+        )
+        return _status(raw, "False", Reason.APPROVERS_UNVERIFIED, sentence, now)
+    sentence = f"Run {approval.spec.run_name} does not count it (yet): see taintctl explain {approval.spec.run_name}."
+    return _status(raw, "Unknown", Reason.WAITING_FOR_APPROVAL, sentence, now)
+
+
+def _status(raw: Mapping[str, Any], status: str, reason: str, message: str, now: datetime) -> dict[str, Any]:
+    generation = int((raw.get("metadata") or {}).get("generation", 0))
+    old = tuple(Condition.model_validate(c) for c in (raw.get("status") or {}).get("conditions", ()))
+    new = Condition(
+        type=ConditionType.ACCEPTED,
+        status=status,
+        reason=reason,
+        message=message[:1024],
+        observed_generation=generation,
+    )
+    return {"observedGeneration": generation, "conditions": [c.dump() for c in set_condition(old, new, now)]}
