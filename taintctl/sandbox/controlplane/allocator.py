@@ -1,0 +1,271 @@
+"""Which devices a pod's claims get on one node. Pure: it reads an inventory and writes nothing.
+
+The order and the rules are those of k8s.io/dynamic-resource-allocation/structured: requests in their order, devices
+in the order of their slices, depth first with backtracking; results carry the tolerations of their request.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from taintctl.cel.environment import CelError, compile_device_selector
+from taintctl.sandbox.controlplane.inventory import Inventory, Published, pool_id
+from taintctl.sandbox.controlplane.objects import Obj, meta
+from taintctl.sandbox.controlplane.taints import DeviceID, blocks_allocation, rule_matches
+
+MAX_RESULTS = 32
+"""AllocationResultsMaxSize of resource.k8s.io: no claim gets more devices."""
+MAX_STEPS = 20_000
+"""Tries before the search for one node gives up: a bound, since the problem is exponential."""
+MAX_SELECTORS = 1_000
+"""Compiled selectors kept."""
+
+
+class CannotAllocateError(Exception):
+    """These claims can never be allocated as they are; the text says why, for the pod's condition."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """One request of one claim, with what decides which devices fit."""
+
+    claim: int
+    name: str
+    selectors: tuple[str, ...]
+    count: int | None
+    """None asks for all matching devices."""
+    admin_access: bool
+    tolerations: tuple[Obj, ...]
+
+
+def requests_of(claim: Mapping[str, Any], index: int, classes: Mapping[str, Obj]) -> list[Request]:
+    """The requests of a claim.
+
+    Raises CannotAllocateError for a class that is not there, and for what the sandbox does not allocate: alternatives
+    (firstAvailable), constraints and consumable capacity.
+    """
+    devices = claim["spec"].get("devices") or {}
+    name = meta(claim)["name"]
+    if devices.get("constraints"):
+        raise CannotAllocateError(f"the sandbox does not allocate claims with constraints, as {name} has")
+    result = []
+    for request in devices.get("requests") or ():
+        exactly = request.get("exactly")
+        if exactly is None:
+            raise CannotAllocateError(f"the sandbox allocates only requests with `exactly`; {name} has another")
+        if exactly.get("capacity"):
+            raise CannotAllocateError(f"the sandbox does not allocate requests with capacity, as {name} has")
+        device_class = classes.get(exactly["deviceClassName"])
+        if device_class is None:
+            raise CannotAllocateError(
+                f"request {request['name']}: device class {exactly['deviceClassName']} does not exist"
+            )
+        selectors = (device_class["spec"].get("selectors") or []) + (exactly.get("selectors") or [])
+        everything = exactly.get("allocationMode") == "All"
+        result.append(
+            Request(
+                claim=index,
+                name=request["name"],
+                selectors=tuple(s["cel"]["expression"] for s in selectors),
+                count=None if everything else int(exactly.get("count") or 1),
+                admin_access=bool(exactly.get("adminAccess")),
+                tolerations=tuple(exactly.get("tolerations") or ()),
+            )
+        )
+    return result
+
+
+class Selectors:
+    """CEL selectors, each compiled once and evaluated once for each version of a slice."""
+
+    def __init__(self) -> None:
+        self._programs: dict[str, Callable[..., bool]] = {}
+        self._matches: dict[str, dict[str, tuple[str, frozenset[str]]]] = {}
+
+    def matching(self, expression: str, resource_slice: Obj) -> frozenset[str]:
+        """The names of the slice's devices that match; CannotAllocateError when it cannot be evaluated."""
+        m = meta(resource_slice)
+        known = self._matches.setdefault(expression, {})
+        found = known.get(m["name"])
+        if found is not None and found[0] == m["resourceVersion"]:
+            return found[1]
+        names = frozenset(
+            device["name"]
+            for device in resource_slice["spec"].get("devices") or ()
+            if self._matches_device(expression, resource_slice["spec"]["driver"], device)
+        )
+        known[m["name"]] = (m["resourceVersion"], names)
+        return names
+
+    def forget_slice(self, name: str) -> None:
+        for known in self._matches.values():
+            known.pop(name, None)
+
+    def _matches_device(self, expression: str, driver: str, device: Mapping[str, Any]) -> bool:
+        try:
+            program = self._programs.get(expression)
+            if program is None:
+                if len(self._programs) >= MAX_SELECTORS:
+                    self._programs.clear()
+                    self._matches.clear()
+                program = self._programs[expression] = compile_device_selector(expression)
+            return program(
+                driver,
+                device.get("attributes") or {},
+                device.get("capacity") or {},
+                bool(device.get("allowMultipleAllocations")),
+            )
+        except CelError as error:
+            raise CannotAllocateError(f"selector {expression!r}: {error}") from error
+
+
+@dataclass
+class _Search:
+    """The state of one depth-first search over the requests' device slots."""
+
+    choices: list[tuple[Request, list[Published]]]
+    in_use: Collection[DeviceID]
+    steps: int = 0
+
+    def run(self) -> list[tuple[Request, Published]] | None:
+        return self._next(0, 0, [], set())
+
+    def _next(
+        self, position: int, start: int, chosen: list[tuple[Request, Published]], taken: set[DeviceID]
+    ) -> list[tuple[Request, Published]] | None:
+        if position == len(self.choices):
+            return list(chosen)
+        request, devices = self.choices[position]
+        # Devices of one request are interchangeable: the next slot of the same request only looks further on.
+        for index in range(start, len(devices)):
+            self.steps += 1
+            if self.steps > MAX_STEPS:
+                return None
+            device = devices[index]
+            if request.admin_access:
+                # Beside other holders, but no device twice in one claim.
+                if any(other.claim == request.claim and given.id == device.id for other, given in chosen):
+                    continue
+            elif device.id in self.in_use or device.id in taken:
+                continue
+            same = position + 1 < len(self.choices) and self.choices[position + 1][1] is devices
+            chosen.append((request, device))
+            added = not request.admin_access
+            if added:
+                taken.add(device.id)
+            found = self._next(position + 1, index + 1 if same else 0, chosen, taken)
+            if found is not None:
+                return found
+            chosen.pop()
+            if added:
+                taken.discard(device.id)
+        return None
+
+
+class Allocator:
+    """Allocates claims from an inventory, under the taints of drivers and DeviceTaintRules."""
+
+    def __init__(self) -> None:
+        self.inventory = Inventory()
+        self.selectors = Selectors()
+        self.rules: dict[str, Obj] = {}
+        self.classes: dict[str, Obj] = {}
+
+    def allocate(
+        self, claims: Sequence[Mapping[str, Any]], node: Mapping[str, Any], in_use: Collection[DeviceID]
+    ) -> list[Obj] | None:
+        """The `status.allocation` of each claim on this node, without its time; None when the node cannot serve them.
+
+        `in_use` are the devices that other claims hold; a request with adminAccess may have them all the same.
+        Raises CannotAllocateError when no node ever could.
+        """
+        requests = [r for index, claim in enumerate(claims) for r in requests_of(claim, index, self.classes)]
+        choices: list[tuple[Request, list[Published]]] = []
+        for request in requests:
+            devices = self._fitting(request, node)
+            if devices is None:
+                return None
+            if request.count is not None:
+                choices += [(request, devices)] * request.count
+                continue
+            if not devices or any(self._tainted(device, request) for device in devices):
+                return None
+            choices += [(request, [device]) for device in devices]
+        for index in range(len(claims)):
+            if sum(request.claim == index for request, _ in choices) > MAX_RESULTS:
+                raise CannotAllocateError(
+                    f"claim {meta(claims[index])['name']} asks for more than {MAX_RESULTS} devices"
+                )
+        found = _Search(choices, in_use).run()
+        if found is None:
+            return None
+        return [
+            _allocation([(r, device) for r, device in found if r.claim == index], meta(node)["name"])
+            for index in range(len(claims))
+        ]
+
+    def _fitting(self, request: Request, node: Mapping[str, Any]) -> list[Published] | None:
+        """The node's devices that a request may get; None when it needs all of a pool that is incomplete."""
+        result = []
+        for resource_slice in self.inventory.slices_for(node):
+            pool = pool_id(resource_slice)
+            names = self._matching(request.selectors, resource_slice)
+            if not self.inventory.complete(pool):
+                if request.count is None:
+                    return None
+                continue
+            for device in resource_slice["spec"].get("devices") or ():
+                published = Published(DeviceID(*pool, device["name"]), device, resource_slice)
+                if device["name"] in names and (request.count is None or not self._tainted(published, request)):
+                    result.append(published)
+        return result
+
+    def _matching(self, selectors: tuple[str, ...], resource_slice: Obj) -> frozenset[str]:
+        names = frozenset(device["name"] for device in resource_slice["spec"].get("devices") or ())
+        for expression in selectors:
+            names &= self.selectors.matching(expression, resource_slice)
+        return names
+
+    def _tainted(self, published: Published, request: Request) -> bool:
+        taints: Iterable[Obj] = [
+            *(published.device.get("taints") or ()),
+            *(rule["spec"]["taint"] for rule in self.rules.values() if rule_matches(rule, published.id)),
+        ]
+        return any(blocks_allocation(taint, request.tolerations) for taint in taints)
+
+
+def _allocation(found: list[tuple[Request, Published]], node: str) -> Obj:
+    results = []
+    for request, device in found:
+        result: Obj = {
+            "request": request.name,
+            "driver": device.id.driver,
+            "pool": device.id.pool,
+            "device": device.id.device,
+        }
+        if request.admin_access:
+            result["adminAccess"] = True
+        if request.tolerations:
+            result["tolerations"] = [dict(toleration) for toleration in request.tolerations]
+        results.append(result)
+    allocation: Obj = {"devices": {"results": results}}
+    selector = _node_selector([device.slice for _, device in found], node)
+    if selector is not None:
+        allocation["nodeSelector"] = selector
+    return allocation
+
+
+def _node_selector(slices: list[Obj], node: str) -> Obj | None:
+    """Where the allocated devices can be used: one node as soon as one is local, all expressions otherwise."""
+    expressions: list[Obj] = []
+    for resource_slice in slices:
+        spec = resource_slice["spec"]
+        if spec.get("nodeName"):
+            field = {"key": "metadata.name", "operator": "In", "values": [node]}
+            return {"nodeSelectorTerms": [{"matchFields": [field]}]}
+        # The API allows one term in the nodeSelector of a slice.
+        for term in (spec.get("nodeSelector") or {}).get("nodeSelectorTerms") or ():
+            expressions += [e for e in term.get("matchExpressions") or () if e not in expressions]
+    return {"nodeSelectorTerms": [{"matchExpressions": expressions}]} if expressions else None
