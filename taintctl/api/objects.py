@@ -118,8 +118,15 @@ class ResourceClaim(Object, frozen=True):
     status: ClaimStatus = ClaimStatus()
 
 
+class ContainerExtendedResourceRequest(Object, frozen=True):
+    container_name: str = ""
+    resource_name: str = ""
+
+
 class ExtendedResourceClaimStatus(Object, frozen=True):
     resource_claim_name: str = ""
+    request_mappings: tuple[ContainerExtendedResourceRequest, ...] | None = None
+    """Which extended resources of the pod the claim stands for; another of its resources may be a device plugin's."""
 
 
 class ResourceRequirements(Object, frozen=True):

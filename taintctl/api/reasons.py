@@ -114,6 +114,7 @@ class Reason(StrEnum):
     WHOLE_DRIVER = "WholeDriver"
     POOL_INCOMPLETE = "PoolIncomplete"
     TOO_MANY_RULES = "TooManyRules"
+    CONSUMER_UNKNOWN = "ConsumerUnknown"
     CLUSTER_UNREADABLE = "ClusterUnreadable"
     MESSAGE_UNREADABLE = "MessageUnreadable"
     MISMATCH = "Mismatch"
@@ -135,6 +136,7 @@ class Reason(StrEnum):
     COUNTED = "Counted"
     NOT_AN_APPROVER = "NotAnApprover"
     OTHER_PLAN = "OtherPlan"
+    SAME_APPROVER = "SameApprover"
     NO_SUCH_RUN = "NoSuchRun"
     # windows
     ACCEPTED = "Accepted"

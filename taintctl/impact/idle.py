@@ -1,0 +1,182 @@
+"""Whether anything still uses the devices, by the objects alone. The waits are the workflow's to add."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime, timedelta
+
+from taintctl.api.objects import DeviceSelector, Node, Pod, Snapshot
+from taintctl.api.plan import Idleness, PodRef, Verdict
+from taintctl.api.reasons import PodEffect, Reason
+from taintctl.impact.allocations import Allocations, Hold, holds_as_extended, selects
+from taintctl.impact.targets import published_pools
+from taintctl.impact.tolerations import fate
+
+MAX_NAMED = 3
+"""How many pods a message names."""
+RESOLUTION = timedelta(seconds=1)
+"""metav1.Time is cut to whole seconds: what says 12:00:00 may have been at 12:00:00.999."""
+
+
+def idleness(
+    snapshot: Snapshot,
+    selectors: Sequence[tuple[str, str, str | None]],
+    *,
+    key: str,
+    value: str,
+    nodes: frozenset[str],
+    evicting_since: datetime | None,
+    proven_at: datetime | None,
+) -> Idleness:
+    """Whether nothing uses the devices under `selectors` (driver, pool, device), which our taint `key=value` covers.
+
+    False: an allocation of one is reserved for a pod, other than through adminAccess with a toleration for ever
+    (monitors). A pod marked for deletion still runs, and a claim reserved for a pod that is gone is not released yet.
+    Unknown: a node of a device, or one of `nodes` (where the plan's pods were), is missing or not Ready; or it became
+    Ready after `evicting_since`, so that a pod force-deleted from it may still run; or a pod on it may hold the same
+    hardware through a device plugin. Once idleness was proven (`proven_at`), Ready now is enough: nodes reboot in
+    maintenance. Before anything was evicted (`evicting_since` None) it is enough too.
+    False beats Unknown, Unknown beats True.
+    """
+    allocations = Allocations(snapshot)
+    wanted = [DeviceSelector(driver=driver, pool=pool, device=device) for driver, pool, device in selectors]
+    busy = _busy(snapshot, allocations, wanted, key=key, value=value)
+    if busy is not None:
+        return busy
+    pools = published_pools(snapshot)
+    involved = nodes | {
+        device.node
+        for selector in wanted
+        for pool in [pools.get((selector.driver or "", selector.pool or ""))]
+        if pool is not None
+        for device, _ in pool.devices()
+        if device.node and selects(selector, device.id)
+    }
+    since = None if proven_at is not None else evicting_since
+    doubt = _node_doubt(snapshot.nodes, involved, since) or _plugin_doubt(
+        snapshot, involved, drivers={driver for driver, _, _ in selectors}
+    )
+    if doubt is not None:
+        return Idleness(Verdict.UNKNOWN, *doubt)
+    return Idleness(Verdict.TRUE, Reason.DEVICES_IDLE, "No pod holds a target device.")
+
+
+def _busy(
+    snapshot: Snapshot, allocations: Allocations, selectors: Sequence[DeviceSelector], *, key: str, value: str
+) -> Idleness | None:
+    holders: dict[str, Pod] = {}
+    unreleased: set[str] = set()
+    for selector in selectors:
+        for hold in allocations.holds(selector):
+            for consumer in hold.consumers:
+                pod = allocations.pod(consumer)
+                if _monitors(hold, pod, key=key, value=value):
+                    continue
+                if pod is not None:
+                    holders[pod.metadata.uid] = pod
+                else:
+                    unreleased.add(
+                        f"ResourceClaim {hold.namespace}/{hold.claim} is still reserved for "
+                        f"{consumer.resource.removesuffix('s')} {consumer.name}"
+                    )
+    if not holders and not unreleased:
+        return None
+    here = sorted(holders.values(), key=lambda pod: (pod.key, pod.metadata.uid))
+    going = [pod for pod in here if pod.metadata.deletion_timestamp is not None]
+    if not here:
+        message = f"{_some(sorted(unreleased))}; the control plane has to release it."
+        return Idleness(Verdict.FALSE, Reason.DEVICES_IN_USE, message)
+    names = [pod.key for pod in here]
+    if len(going) == len(here):
+        reason, message = Reason.PODS_TERMINATING, f"Still terminating: {_some(names)}."
+    else:
+        staying = [pod.key for pod in here if pod.metadata.deletion_timestamp is None]
+        ending = f"; {len(going)} more terminating" if going else ""
+        reason, message = Reason.DEVICES_IN_USE, f"Target devices are held by {_some(staying)}{ending}."
+    return Idleness(Verdict.FALSE, reason, message, holders=_refs(here), terminating=_refs(going))
+
+
+def _monitors(hold: Hold, pod: Pod | None, *, key: str, value: str) -> bool:
+    """A monitor holds the device with adminAccess and tolerates the taint: it does not keep the device busy."""
+    return (
+        hold.admin_access
+        and not (pod is not None and holds_as_extended(hold, pod))
+        and fate(hold.tolerations, key=key, value=value).effect is PodEffect.TOLERATES
+    )
+
+
+def _node_doubt(
+    nodes: Iterable[Node], involved: frozenset[str], evicting_since: datetime | None
+) -> tuple[Reason, str] | None:
+    by_name = {node.metadata.name: node for node in nodes}
+    doubts = []
+    for name in sorted(involved):
+        node = by_name.get(name)
+        if node is None:
+            doubts.append(f"node {name} is not in the cluster")
+            continue
+        ready = node.ready
+        if ready is None or ready.status != "True":
+            doubts.append(f"node {name} is not Ready")
+        elif evicting_since is not None and (
+            ready.last_transition_time is None or ready.last_transition_time + RESOLUTION > evicting_since
+        ):
+            doubts.append(f"node {name} was not Ready at some time since the eviction began")
+    if not doubts:
+        return None
+    return Reason.NODE_NOT_READY, (
+        f"{_sentence(_some(doubts))}: a pod that was deleted there may still run; make sure that none does."
+    )
+
+
+def _plugin_doubt(snapshot: Snapshot, involved: frozenset[str], *, drivers: set[str]) -> tuple[Reason, str] | None:
+    by_class = {c.spec.extended_resource_name for c in snapshot.classes if c.spec.extended_resource_name}
+    found = sorted(
+        f"pod {pod.key} on node {pod.spec.node_name} uses {resource}"
+        for pod in snapshot.pods
+        if pod.spec.node_name in involved and not pod.finished
+        for resource in _plugin_resources(pod)
+        if resource in by_class or any(_domain_fits(resource, driver) for driver in drivers)
+    )
+    if not found:
+        return None
+    return Reason.DEVICE_PLUGIN_POD, (
+        f"{_sentence(_some(found))} through a device plugin, which device taints do not reach, "
+        "and which device that is cannot be seen; remove it from there."
+    )
+
+
+def _plugin_resources(pod: Pod) -> set[str]:
+    """The extended resources of a pod that no ResourceClaim stands for."""
+    status = pod.status.extended_resource_claim_status
+    backed = (
+        {(m.container_name, m.resource_name) for m in status.request_mappings or ()} if status is not None else set()
+    )
+    if status is not None and not backed:
+        return set()
+    return {
+        resource
+        for container in (*(pod.spec.containers or ()), *(pod.spec.init_containers or ()))
+        for amounts in (container.resources.requests, container.resources.limits)
+        for resource, amount in (amounts or {}).items()
+        if "/" in resource and str(amount) != "0" and (container.name, resource) not in backed
+    }
+
+
+def _domain_fits(resource: str, driver: str) -> bool:
+    """nvidia.com/gpu may be hardware of gpu.nvidia.com, and of nvidia.com; not of example.com."""
+    domain = resource.partition("/")[0]
+    return driver == domain or driver.endswith(f".{domain}")
+
+
+def _refs(pods: Iterable[Pod]) -> tuple[PodRef, ...]:
+    return tuple(PodRef(namespace=pod.metadata.namespace, name=pod.metadata.name, uid=pod.metadata.uid) for pod in pods)
+
+
+def _some(parts: Sequence[str]) -> str:
+    more = f" and {len(parts) - MAX_NAMED} more" if len(parts) > MAX_NAMED else ""
+    return ", ".join(parts[:MAX_NAMED]) + more
+
+
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:]

@@ -1,0 +1,144 @@
+"""The plan: who holds the target devices, what would happen to each, and what the control plane must say of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from taintctl.api.objects import DeviceSelector, Pod, Snapshot
+from taintctl.api.plan import DeviceID, Plan, PlannedPod, PlannedRule, Problem
+from taintctl.api.reasons import PodEffect, Reason
+from taintctl.api.target import Target
+from taintctl.impact.allocations import Allocations, Hold, holds_as_extended, is_pod, selects
+from taintctl.impact.budgets import budgets_of
+from taintctl.impact.message import DryRunMessage
+from taintctl.impact.targets import PublishedPool, published_pools, resolve
+from taintctl.impact.tolerations import NOT_REACHED, Fate, fate, worst
+
+
+@dataclass
+class _Use:
+    """What is known so far of one pod that holds target devices."""
+
+    pod: Pod
+    holds: list[Hold] = field(default_factory=list)
+    fates: list[Fate] = field(default_factory=list)
+
+
+def build_plan(snapshot: Snapshot, target: Target, *, key: str, value: str) -> Plan | Problem:
+    """What a NoExecute taint `key=value` on the target's devices would do, or why that cannot be said.
+
+    Pods that are finished (Succeeded, Failed) and still hold a claim are in it: the control plane counts and deletes
+    them like any other (upstream podEvictionTime asks no phase). Pods that are not bound yet are in it too, since
+    they go once they are, but in no rule's count. Terminating pods are named, and counted nowhere.
+    """
+    allocations = Allocations(snapshot)
+    resolved = resolve(snapshot, target, allocations)
+    if isinstance(resolved, Problem):
+        return resolved
+    for selector in resolved.selectors:
+        for hold in allocations.holds(selector):
+            for consumer in hold.consumers:
+                if not is_pod(consumer):
+                    return Problem(
+                        Reason.CONSUMER_UNKNOWN,
+                        f"ResourceClaim {hold.namespace}/{hold.claim} is reserved for {consumer.resource} "
+                        f"{consumer.name}, and which pods that means cannot be decided; "
+                        f"free {hold.device} from it first.",
+                    )
+    uses = _uses(allocations, resolved.selectors, key=key, value=value)
+    pods = tuple(sorted(_planned(use) for use in uses.values()))
+    counted = {pod.uid for pod in pods if pod.counted}
+    budgets, multiple = budgets_of((use.pod for uid, use in uses.items() if uid in counted), snapshot.budgets)
+    pools = published_pools(snapshot)
+    rules = tuple(
+        _rule(selector, _predict(pools.values(), allocations, selector, key=key, value=value))
+        for selector in resolved.selectors
+    )
+    return Plan(
+        devices=resolved.devices,
+        pods=pods,
+        rules=rules,
+        budgets=budgets,
+        multiple_budgets=multiple,
+        computed_at=snapshot.taken_at,
+    )
+
+
+def predict(snapshot: Snapshot, selector: DeviceSelector, *, key: str, value: str) -> DryRunMessage:
+    """What the message of a rule with this selector must say (upstream countTaintedDevices and countPendingPods)."""
+    return _predict(published_pools(snapshot).values(), Allocations(snapshot), selector, key=key, value=value)
+
+
+def _predict(
+    pools: Iterable[PublishedPool], allocations: Allocations, selector: DeviceSelector, *, key: str, value: str
+) -> DryRunMessage:
+    published = sum(
+        selects(selector, device.id)
+        for pool in pools
+        if selector.driver in (None, pool.driver) and selector.pool in (None, pool.name)
+        for device, _ in pool.devices()
+    )
+    uses = _uses(allocations, (selector,), key=key, value=value)
+    reached = [
+        use.pod
+        for use in uses.values()
+        if use.pod.spec.node_name
+        and use.pod.metadata.deletion_timestamp is None
+        and any(f.effect in (PodEffect.EVICTED, PodEffect.EVICTED_LATER) for f in use.fates)
+    ]
+    return DryRunMessage(
+        published=published,
+        allocated=sum(1 for _ in allocations.holds(selector)),
+        pods=len(reached),
+        namespaces=len({pod.metadata.namespace for pod in reached}),
+    )
+
+
+def _uses(allocations: Allocations, selectors: Sequence[DeviceSelector], *, key: str, value: str) -> dict[str, _Use]:
+    """The pods that hold devices of any of the selectors, by uid: each once, however many rules reach it."""
+    uses: dict[str, _Use] = {}
+    for selector in selectors:
+        for hold in allocations.holds(selector):
+            own = fate(hold.tolerations, key=key, value=value)
+            for consumer in hold.consumers:
+                pod = allocations.pod(consumer)
+                if pod is None:
+                    continue
+                use = uses.setdefault(pod.metadata.uid, _Use(pod))
+                use.holds.append(hold)
+                use.fates.append(NOT_REACHED if holds_as_extended(hold, pod) else own)
+    return uses
+
+
+def _planned(use: _Use) -> PlannedPod:
+    pod, all_in_all = use.pod, worst(use.fates)
+    owner = next((o for o in pod.metadata.owner_references or () if o.controller), None)
+    devices: set[DeviceID] = {hold.device for hold in use.holds}
+    return PlannedPod(
+        namespace=pod.metadata.namespace,
+        name=pod.metadata.name,
+        uid=pod.metadata.uid,
+        effect=all_in_all.effect,
+        owner=f"{owner.kind}/{owner.name}" if owner is not None else "",
+        node=pod.spec.node_name or "",
+        claims=tuple(sorted({hold.claim for hold in use.holds})),
+        devices=tuple(sorted(devices)),
+        toleration_seconds=all_in_all.seconds,
+        terminating=pod.metadata.deletion_timestamp is not None,
+        admin_access=all(hold.admin_access for hold in use.holds),
+    )
+
+
+def _rule(selector: DeviceSelector, counts: DryRunMessage) -> PlannedRule:
+    assert selector.driver is not None
+    assert selector.pool is not None
+    return PlannedRule(
+        driver=selector.driver,
+        pool=selector.pool,
+        device=selector.device,
+        published=counts.published,
+        allocated=counts.allocated,
+        pods=counts.pods,
+        namespaces=counts.namespaces,
+    )
