@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
+from taintctl.cel.quantity import parse_quantity
 from taintctl.sandbox.controlplane.objects import EXTENDED_RESOURCE_CLAIM, Obj, annotation, meta, owned_by, ref
 
 IMPLICIT_PREFIX = "deviceclass.resource.kubernetes.io/"
@@ -75,7 +76,7 @@ def extended_requests(pod: Mapping[str, Any]) -> list[ExtendedRequest]:
         extended = sorted(name for name in wanted if "/" in name and not name.startswith("kubernetes.io/"))
         position = 0
         for name in extended:
-            count = int(str(wanted[name]))
+            count = int(parse_quantity(str(wanted[name])))
             if count <= 0:
                 continue
             result.append(ExtendedRequest(container["name"], name, f"container-{index}-request-{position}", count))
