@@ -1,0 +1,1 @@
+"""What people read: values in, lines out. Pure."""

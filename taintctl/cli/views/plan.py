@@ -1,0 +1,159 @@
+"""A plan as people read it: devices, pods by effect, budgets, counts against limits (`plan`, `status`, `approve`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Protocol
+
+from taintctl.api.plan import PlanCounts
+from taintctl.api.policy import ApprovalRequired, Limits, PolicySpec
+from taintctl.api.reasons import PodEffect
+from taintctl.cli.text import BAD, GOOD, WARN, Cell, Line, heading, line, plural, styled, table
+
+EFFECTS: dict[PodEffect, tuple[str, str]] = {
+    PodEffect.EVICTED: ("the taint deletes them at once", ""),
+    PodEffect.EVICTED_LATER: ("the taint deletes them after their tolerationSeconds", ""),
+    PodEffect.NOT_REACHED_BY_TAINT: (
+        "extended resource: the taint neither counts nor deletes them; taintctl evicts them",
+        WARN,
+    ),
+    PodEffect.TOLERATES: ("they tolerate the taint, stay, and keep their devices", WARN),
+}
+SHOWN = 20
+
+
+class PodLike(Protocol):
+    """What PlanPod and PlannedPod have in common."""
+
+    @property
+    def namespace(self) -> str: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def owner(self) -> str: ...
+    @property
+    def effect(self) -> PodEffect: ...
+
+
+class BudgetLike(Protocol):
+    @property
+    def namespace(self) -> str: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def allowed(self) -> int: ...
+    @property
+    def needed(self) -> int: ...
+
+
+class DeviceLike(Protocol):
+    """What PlanDevice and a PlannedDevice's row have in common."""
+
+    @property
+    def pool(self) -> str: ...
+    @property
+    def device(self) -> str: ...
+    @property
+    def uuid(self) -> str: ...
+    @property
+    def node(self) -> str: ...
+
+
+def pods(
+    items: Sequence[PodLike], more: int = 0, *, wide: bool = False, notes: dict[str, str] | None = None
+) -> list[Line]:
+    """Pods under a heading for each effect, worst first. `notes` says something beside a pod, by `namespace/name`."""
+    lines: list[Line] = []
+    for effect, (meaning, style) in EFFECTS.items():
+        group = [pod for pod in items if pod.effect is effect]
+        if not group:
+            continue
+        lines.append(line(styled(f"{effect} ({len(group)})", style or "bold"), f": {meaning}"))
+        shown = group if wide else group[:SHOWN]
+        rows: list[list[Cell]] = []
+        for pod in shown:
+            key = f"{pod.namespace}/{pod.name}"
+            rows.append([key, pod.owner or "no owner: nothing brings it back", (notes or {}).get(key, "")])
+        lines.extend(table(("POD", "OWNER", ""), rows, indent=2))
+        if len(group) > len(shown):
+            lines.append(line(f"  and {len(group) - len(shown)} more (-o wide shows them)"))
+    if more:
+        lines.append(line(f"and {plural(more, 'pod')} more that the status does not list"))
+    return lines or [line("No pod holds one of these devices.")]
+
+
+def devices(items: Sequence[DeviceLike], more: int = 0, *, wide: bool = False) -> list[Line]:
+    shown = items if wide else items[:SHOWN]
+    lines = table(
+        ("POOL", "DEVICE", "NODE", "UUID"),
+        [(d.pool, d.device, d.node or "-", d.uuid or "-") for d in shown],
+        indent=2,
+    )
+    if more + len(items) > len(shown):
+        lines.append(line(f"  and {more + len(items) - len(shown)} more"))
+    return lines
+
+
+def budgets(items: Sequence[BudgetLike], more: int = 0) -> list[Line]:
+    if not items:
+        return []
+    rows: list[list[Cell]] = [
+        [
+            f"{b.namespace}/{b.name}",
+            str(b.needed),
+            str(b.allowed),
+            styled("would break", BAD) if b.needed > b.allowed else styled("holds", GOOD),
+        ]
+        for b in items
+    ]
+    lines = [heading("Budgets (PodDisruptionBudgets; the taint itself does not honour them)")]
+    lines += table(("BUDGET", "NEEDED", "ALLOWED", ""), rows, indent=2)
+    if more:
+        lines.append(line(f"  and {more} more"))
+    return lines
+
+
+def counts(found: PlanCounts, policy: PolicySpec | None) -> list[Line]:
+    """Counts against limits; `-` is no limit. Without a policy the counts alone."""
+    limits = policy.limits if policy else Limits()
+    auto = policy.auto_approve if policy else Limits()
+    rows: list[list[Cell]] = []
+    for name, value, limit, below in (
+        ("pods", found.pods, limits.max_pods, auto.max_pods),
+        ("namespaces", found.namespaces, limits.max_namespaces, auto.max_namespaces),
+        ("devices", found.devices, limits.max_devices, auto.max_devices),
+    ):
+        rows.append([name, str(value), _number(limit), _number(below), _verdict(value, limit, below)])
+    return table(("COUNT", "PLAN", "LIMIT", "AUTO-APPROVE", ""), rows, indent=2)
+
+
+def _number(value: int | None) -> str:
+    return "-" if value is None else str(value)
+
+
+def _verdict(value: int, limit: int | None, auto: int | None) -> Cell:
+    if limit is not None and value > limit:
+        return styled("over the limit", BAD)
+    if auto is not None and value > auto:
+        return styled("asks for approval", WARN)
+    return styled("within", GOOD)
+
+
+def approval_sentence(needed: int, policy: PolicySpec) -> str:
+    """Whether somebody would be asked, and why."""
+    if needed:
+        people = plural(needed, "person", "people")
+        if policy.approval.required is ApprovalRequired.ALWAYS:
+            return f"Needs the approval of {people}: the policy always asks."
+        if policy.auto_approve.empty:
+            return f"Needs the approval of {people}: the policy approves nothing by itself."
+        return f"Needs the approval of {people}: the plan is above autoApprove."
+    if policy.approval.required is ApprovalRequired.NEVER:
+        return "Needs no approval: the policy never asks."
+    return "Needs no approval: the plan is at or below autoApprove."
+
+
+def violations(items: Iterable[object], word: str = "Violation") -> list[Line]:
+    """What speaks against the plan, each in its own line."""
+    style = BAD if word == "Violation" else WARN
+    return [line(styled(word, style), f" {getattr(v, 'check', '')}: {getattr(v, 'message', v)}") for v in items]

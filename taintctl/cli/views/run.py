@@ -1,0 +1,248 @@
+"""One MaintenanceRun, as somebody on call reads it: what, where, why, and the next step first."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from taintctl.api.base import format_duration
+from taintctl.api.policy import EvictionPolicy
+from taintctl.api.reasons import Agreement, Phase
+from taintctl.api.run import MaintenanceRun, RuleStatus, RunStatus, WorkMode
+from taintctl.api.target import Target
+from taintctl.cli.text import (
+    BAD,
+    DIM,
+    GOOD,
+    WARN,
+    Cell,
+    Line,
+    fields,
+    heading,
+    line,
+    listed,
+    moment,
+    span,
+    styled,
+    table,
+    when,
+)
+from taintctl.cli.views import plan as plan_view
+from taintctl.cli.views.ladder import ladder
+
+SHOWN_RULES = 20
+SHOWN_HISTORY = 12
+
+
+def phase_style(phase: Phase | None) -> str:
+    if phase in (Phase.SUCCEEDED, Phase.IN_MAINTENANCE):
+        return GOOD
+    if phase in (Phase.BLOCKED, Phase.FAILED, Phase.EXPIRED, Phase.ROLLING_BACK):
+        return BAD
+    return WARN if phase in (Phase.AWAITING_APPROVAL, Phase.EVICTING, Phase.DRAINING) else ""
+
+
+def target_text(target: Target) -> str:
+    """`gpu.example.com, pool node-1, device gpu-0`."""
+    parts = [target.driver or "?"]
+    parts += [f"pool {target.pool}"] if target.pool else []
+    parts += [f"device {target.device}"] if target.device else []
+    parts += ["the whole driver"] if target.whole_driver else []
+    return ", ".join(parts)
+
+
+def run_view(run: MaintenanceRun, policy: EvictionPolicy | None, now: datetime, *, wide: bool = False) -> list[Line]:
+    """The whole page. `policy` is the one the run names (the built-in one where it names none); None: not readable."""
+    blocks = [
+        _head(run, now),
+        _facts(run, policy, now),
+        _plan(run, policy, wide),
+        _rules(run.status, wide),
+        _eviction(run.status, now),
+        _approvals(run, now),
+        _conditions(run.status, now),
+        _history(run.status, wide),
+        _next_step(run),
+    ]
+    lines: list[Line] = []
+    for block in blocks:
+        if block:
+            lines += [line("")] if lines else []
+            lines += block
+    return lines
+
+
+def _head(run: MaintenanceRun, now: datetime) -> list[Line]:
+    status = run.status
+    phase = status.phase or Phase.PENDING
+    since = f" for {span(now - status.phase_since)}" if status.phase_since else ""
+    reason = f" ({status.reason})" if status.reason else ""
+    lines = [
+        line(heading("Run "), run.name, ": ", styled(phase, phase_style(status.phase) or "bold"), reason, since),
+        line("  ", status.message or "No controller has looked at this run yet; is `taintctl run` running?"),
+    ]
+    if run.metadata.deletion_timestamp is not None:
+        lines.append(line(styled("  It is being deleted.", WARN)))
+    if run.spec.paused and not phase.ended:
+        lines.append(line(styled("  It is paused.", WARN)))
+    return [*lines, line("  ", ladder(status))]
+
+
+def _facts(run: MaintenanceRun, policy: EvictionPolicy | None, now: datetime) -> list[Line]:
+    spec = run.spec
+    pairs: list[tuple[str, Cell]] = [
+        ("Target", target_text(spec.target)),
+        ("Taint", f"{spec.taint.key}={spec.taint.value if spec.taint.value is not None else run.name}"),
+        ("Policy", _policy_text(run, policy)),
+        ("Asked for by", _asked_by(run)),
+        ("Start", when(spec.start_at, now) if spec.start_at else "as soon as it may"),
+        ("Deadline", f"{when(spec.deadline, now)}, then {spec.at_deadline}"),
+        (
+            "Notice, drain",
+            f"{format_duration(spec.notice)} notice, pods may take {format_duration(spec.drain.timeout)}",
+        ),
+        ("Work", _work(run, now)),
+    ]
+    return fields(pairs, indent=2)
+
+
+def _policy_text(run: MaintenanceRun, policy: EvictionPolicy | None) -> str:
+    if run.spec.policy_name is None:
+        return "built in: everything needs an approval"
+    return run.spec.policy_name if policy else f"{run.spec.policy_name} (not readable)"
+
+
+def _asked_by(run: MaintenanceRun) -> str:
+    trigger = run.spec.trigger
+    window = f"window {trigger.window_name}" if trigger.window_name else ""
+    who = ", ".join(part for part in (run.spec.requested_by or "", window) if part) or "not said"
+    return f"{who}: {trigger.reason}" if trigger.reason else who
+
+
+def _work(run: MaintenanceRun, now: datetime) -> str:
+    work, started = run.spec.work, run.status.work_started_at
+    began = f", began {when(started, now)}" if started else ""
+    if work.mode is WorkMode.DURATION and work.duration is not None:
+        return f"{format_duration(work.duration)}{began}"
+    return f"until `taintctl complete {run.name}`{began}"
+
+
+def _plan(run: MaintenanceRun, policy: EvictionPolicy | None, wide: bool) -> list[Line]:
+    plan = run.status.plan
+    if plan is None:
+        return []
+    spec = policy.spec if policy else None
+    computed = f" (made at {moment(plan.computed_at)})" if plan.computed_at else ""
+    lines = [line(heading("Plan"), computed), *plan_view.counts(plan.counts, spec)]
+    lines += plan_view.violations(plan.violations)
+    lines += [line(""), heading("Devices"), *plan_view.devices(plan.devices, plan.more_devices, wide=wide)]
+    lines += [line(""), heading("Pods"), *plan_view.pods(plan.pods, plan.more_pods, wide=wide)]
+    found = plan_view.budgets(plan.budgets, plan.more_budgets)
+    return [*lines, line(""), *found] if found else lines
+
+
+def _rules(status: RunStatus, wide: bool) -> list[Line]:
+    """The control plane's dry-run numbers beside our own prediction, rule by rule."""
+    if not status.rules:
+        return []
+    shown = status.rules if wide else status.rules[:SHOWN_RULES]
+    lines = [heading("Rules (what the control plane's dry run says, beside our own count of pods)")]
+    lines += table(
+        ("SELECTOR", "EFFECT", "PUBLISHED", "ALLOCATED", "NAMESPACES", "PODS", "PREDICTED", "", "EVICTING"),
+        [_rule_row(rule) for rule in shown],
+        indent=2,
+    )
+    if len(status.rules) > len(shown):
+        lines.append(line(f"  and {len(status.rules) - len(shown)} more (-o wide shows them)"))
+    if wide:
+        lines += [line("  ", styled(rule.name, DIM), f": {rule.message or 'no message yet'}") for rule in shown]
+    return lines
+
+
+def _rule_row(rule: RuleStatus) -> list[Cell]:
+    selector = f"{rule.pool}/{rule.device}" if rule.device else rule.pool
+    if rule.role == "dry-run":
+        selector += " (second look)"
+    agreement: Cell = "waiting"
+    if rule.agreement is Agreement.AGREED:
+        agreement = styled("agreed", GOOD)
+    elif rule.agreement is not None:
+        agreement = styled(rule.agreement.lower(), BAD)
+    numbers = [_number(n) for n in (rule.published, rule.allocated, rule.namespaces, rule.pods, rule.predicted)]
+    return [selector, rule.effect, *numbers, agreement, rule.eviction_in_progress or "-"]
+
+
+def _number(value: int | None) -> str:
+    return "?" if value is None else str(value)
+
+
+def _eviction(status: RunStatus, now: datetime) -> list[Line]:
+    eviction = status.eviction
+    if eviction is None or eviction.started_at is None:
+        return []
+    pairs: list[tuple[str, Cell]] = [
+        ("Started", when(eviction.started_at, now)),
+        ("Evicted", f"{eviction.evicted_by_taint} by the taint, {eviction.evicted_by_taintctl} by taintctl"),
+        ("Still there", f"{eviction.pending} to go, {len(eviction.terminating)} terminating"),
+    ]
+    if eviction.terminating:
+        pairs.append(("Terminating", listed([f"{p.namespace}/{p.name}" for p in eviction.terminating], 5)))
+    if eviction.late:
+        late = listed([f"{p.namespace}/{p.name}" for p in eviction.late], 5)
+        pairs.append(("Came late", styled(f"{late}: not in the approved plan, so taintctl leaves them", WARN)))
+    pairs += [("Blocked by", styled(blocker, WARN)) for blocker in eviction.blocked_by[:5]]
+    if eviction.idle_proven_at:
+        pairs.append(("Proven idle", when(eviction.idle_proven_at, now)))
+    return [heading("Eviction"), *fields(pairs, indent=2)]
+
+
+def _approvals(run: MaintenanceRun, now: datetime) -> list[Line]:
+    approval = run.status.approval
+    if approval is None:
+        return []
+    if approval.needed == 0:
+        return [line(heading("Approval"), ": not needed, the policy lets this plan pass")]
+    lines = [line(heading("Approval"), f": {len(approval.given)} of {approval.needed} given")]
+    for given in approval.given:
+        comment = f": {given.comment}" if given.comment else ""
+        at = f" at {moment(given.at)}" if given.at else ""
+        lines.append(line("  ", styled(given.approver, GOOD), f"{at}{comment}"))
+    if len(given_names := approval.given) < approval.needed and approval.expires_at and not _ended(run):
+        missing = approval.needed - len(given_names)
+        lines.append(line(f"  {missing} more wanted, until {when(approval.expires_at, now)}"))
+    return lines
+
+
+def _ended(run: MaintenanceRun) -> bool:
+    return run.status.phase is not None and run.status.phase.ended
+
+
+def _conditions(status: RunStatus, now: datetime) -> list[Line]:
+    if not status.conditions:
+        return []
+    styles = {"True": GOOD, "False": "", "Unknown": WARN}
+    rows: list[list[Cell]] = [
+        [
+            c.type,
+            styled(c.status, styles.get(c.status, WARN)),
+            span(now - c.last_transition_time) if c.last_transition_time else "-",
+            c.reason,
+            c.message,
+        ]
+        for c in status.conditions
+    ]
+    return [heading("Conditions"), *table(("TYPE", "STATUS", "FOR", "REASON", "MESSAGE"), rows, indent=2)]
+
+
+def _history(status: RunStatus, wide: bool) -> list[Line]:
+    if not status.history:
+        return []
+    shown = status.history if wide else status.history[-SHOWN_HISTORY:]
+    rows = [(moment(entry.at), entry.from_ or "-", entry.to, entry.reason) for entry in shown]
+    earlier = len(status.history) - len(shown)
+    lines = [line(heading("History"), f" ({earlier} earlier: -o wide)" if earlier else "")]
+    return [*lines, *table(("AT", "FROM", "TO", "REASON"), rows, indent=2)]
+
+
+def _next_step(run: MaintenanceRun) -> list[Line]:
+    step = run.status.next_step or ("nothing to do" if _ended(run) else "wait; the run goes on by itself")
+    return [line(heading("Next: "), step)]
