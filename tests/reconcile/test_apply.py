@@ -1,0 +1,191 @@
+"""The writer: the status first, if the run is as it was read; then the actions in turn; stop at the first surprise."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+import pytest
+
+from taintctl.api.base import FINALIZER
+from taintctl.api.objects import ResourceClaim
+from taintctl.api.plan import DeviceID
+from taintctl.api.reasons import Effect, Phase
+from taintctl.api.rule import EvictionOutcome, EvictionResult
+from taintctl.api.run import MaintenanceRun
+from taintctl.ports.errors import Conflict, Unavailable
+from taintctl.reconcile.apply import Writer
+from taintctl.workflow.model import AddFinalizer, Decision, DeleteRule, Event, EvictPod, RemoveFinalizer, SetEffect
+
+NOW = datetime(2026, 12, 1, 21, 0, tzinfo=UTC)
+GPU = DeviceID("gpu.example.com", "node-1", "gpu-0")
+
+
+class Clock:
+    speed = 1.0
+
+    def __init__(self) -> None:
+        self.time = NOW
+
+    def now(self) -> datetime:
+        return self.time
+
+    async def sleep(self, seconds: float) -> None:
+        self.time += timedelta(seconds=seconds)
+
+    def scaled(self, delay: timedelta) -> timedelta:
+        return delay
+
+
+class FakeCluster:
+    """Writes down every call; `fail` holds what a call answers instead."""
+
+    def __init__(self, *, run_version: str = "7", claims: dict[str, dict[str, Any]] | None = None) -> None:
+        self.calls: list[tuple[Any, ...]] = []
+        self.fail: dict[str, Exception] = {}
+        self.run_version = run_version
+        self.claims = claims or {}
+
+    def _call(self, name: str, *args: Any) -> None:
+        self.calls.append((name, *args))
+        if name in self.fail:
+            raise self.fail[name]
+
+    async def get(self, kind: Any, name: str) -> dict[str, Any] | None:
+        return {"metadata": {"name": name, "resourceVersion": self.run_version}}
+
+    async def replace_status(self, kind: Any, name: str, *, uid: str, resource_version: str, status: Any) -> Any:
+        self._call("status", resource_version, status["phase"])
+        return {"metadata": {"resourceVersion": "8"}}
+
+    async def patch(self, kind: Any, name: str, body: Any, *, uid: str = "", resource_version: str = "") -> Any:
+        self._call("patch", body, resource_version)
+        return {}
+
+    async def set_rule_effect(self, name: str, *, uid: str, resource_version: str, effect: Effect) -> None:
+        self._call("effect", name, uid, resource_version, effect)
+
+    async def delete_rule(self, name: str, *, uid: str) -> None:
+        self._call("delete", name, uid)
+
+    async def get_claim(self, namespace: str, name: str) -> ResourceClaim | None:
+        raw = self.claims.get(f"{namespace}/{name}")
+        return None if raw is None else msgspec.convert(raw, ResourceClaim)
+
+    async def evict(self, namespace: str, name: str, *, uid: str) -> EvictionOutcome:
+        self._call("evict", namespace, name, uid)
+        return EvictionOutcome(namespace, name, uid, EvictionResult.EVICTED)
+
+    async def record_event(self, involved: Any, *, event_type: str, reason: str, message: str) -> None:
+        self._call("event", involved["name"], event_type, reason)
+
+
+def run(phase: Phase = Phase.NOTICE) -> MaintenanceRun:
+    return MaintenanceRun.model_validate(
+        {
+            "metadata": {"name": "r", "uid": "u", "resourceVersion": "7", "finalizers": ["other/one"]},
+            "spec": {"target": {"driver": "gpu.example.com", "pool": "node-1"}, "deadline": "2026-12-02T00:00:00Z"},
+            "status": {"phase": phase},
+        }
+    )
+
+
+def claim(uid: str, device: str = "gpu-0") -> dict[str, Any]:
+    return {
+        "metadata": {"name": "c", "namespace": "team-a"},
+        "status": {
+            "allocation": {"devices": {"results": [{"driver": GPU.driver, "pool": GPU.pool, "device": device}]}},
+            "reservedFor": [{"resource": "pods", "name": "p", "uid": uid}],
+        },
+    }
+
+
+NO_EXECUTE = SetEffect("rule", "ru", "5", Effect.NO_EXECUTE, not_after=NOW + timedelta(seconds=10))
+EVICT = EvictPod("team-a", "p", "pu", ("c",), (GPU,))
+
+
+def moved(to: Phase, *actions: Any, events: tuple[Event, ...] = ()) -> Decision:
+    return Decision(run().status.model_copy(update={"phase": to}), actions, events)
+
+
+async def test_the_status_is_stored_before_the_first_action_and_events_come_last() -> None:
+    cluster = FakeCluster()
+    decision = moved(Phase.EVICTING, NO_EXECUTE, DeleteRule("dry", "du"), events=(Event("Normal", "GatePassed", "x"),))
+    applied = await Writer(cluster, Clock()).apply(run(), decision)  # type: ignore[arg-type]
+    assert applied.complete
+    assert [c[0] for c in cluster.calls] == ["status", "effect", "delete", "event"]
+    assert cluster.calls[0] == ("status", "7", "Evicting")
+    assert cluster.calls[1] == ("effect", "rule", "ru", "5", Effect.NO_EXECUTE)
+
+
+async def test_a_run_that_changed_since_it_was_read_has_nothing_done_to_it() -> None:
+    cluster = FakeCluster()
+    cluster.fail["status"] = Conflict("changed", status=409)
+    applied = await Writer(cluster, Clock()).apply(run(), moved(Phase.EVICTING, NO_EXECUTE))  # type: ignore[arg-type]
+    assert not applied.complete
+    assert [c[0] for c in cluster.calls] == ["status"]
+
+
+async def test_no_execute_without_a_status_to_store_still_asks_whether_the_run_changed() -> None:
+    cluster = FakeCluster(run_version="9")
+    applied = await Writer(cluster, Clock()).apply(run(), Decision(run().status, (NO_EXECUTE,)))  # type: ignore[arg-type]
+    assert not applied.complete
+    assert cluster.calls == []
+
+
+async def test_no_execute_on_reads_that_are_too_old_is_not_done_nor_anything_after_it() -> None:
+    cluster, clock = FakeCluster(), Clock()
+    clock.time = NOW + timedelta(seconds=11)
+    decision = moved(Phase.EVICTING, NO_EXECUTE, DeleteRule("dry", "du"))
+    applied = await Writer(cluster, clock).apply(run(), decision)  # type: ignore[arg-type]
+    assert not applied.complete
+    assert [c[0] for c in cluster.calls] == ["status"]
+
+
+async def test_a_rule_that_changed_stops_the_actions_after_it() -> None:
+    cluster = FakeCluster()
+    cluster.fail["effect"] = Conflict("changed", status=409)
+    decision = moved(Phase.EVICTING, NO_EXECUTE, DeleteRule("dry", "du"), events=(Event("Normal", "X", "x"),))
+    applied = await Writer(cluster, Clock()).apply(run(), decision)  # type: ignore[arg-type]
+    assert not applied.complete
+    assert [c[0] for c in cluster.calls] == ["status", "effect"]
+
+
+async def test_an_api_server_that_does_not_answer_is_for_the_loop_to_retry() -> None:
+    cluster = FakeCluster()
+    cluster.fail["delete"] = Unavailable("no answer")
+    with pytest.raises(Unavailable):
+        await Writer(cluster, Clock()).apply(run(), moved(Phase.ROLLING_BACK, DeleteRule("a", "b")))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("claims", "evicted"),
+    [
+        ({"team-a/c": claim("pu")}, True),
+        ({"team-a/c": claim("another pod of that name")}, False),
+        ({"team-a/c": claim("pu", device="gpu-1")}, False),
+        ({"team-a/c": {"metadata": {"name": "c", "namespace": "team-a"}}}, False),
+        ({}, False),
+    ],
+    ids=["holds it", "reserved for another uid", "another device", "deallocated", "claim gone"],
+)
+async def test_a_pod_is_evicted_only_while_a_claim_of_its_own_holds_a_target_device(
+    claims: dict[str, Any], evicted: bool
+) -> None:
+    cluster = FakeCluster(claims=claims)
+    applied = await Writer(cluster, Clock()).apply(run(Phase.DRAINING), moved(Phase.DRAINING, EVICT))  # type: ignore[arg-type]
+    assert [c[0] for c in cluster.calls] == (["evict"] if evicted else [])
+    assert [o.result for o in applied.outcomes] == [EvictionResult.EVICTED if evicted else EvictionResult.GONE]
+
+
+async def test_our_finalizer_comes_and_goes_and_others_stay() -> None:
+    cluster = FakeCluster()
+    await Writer(cluster, Clock()).apply(run(), Decision(run().status, (AddFinalizer(),)))  # type: ignore[arg-type]
+    assert cluster.calls == [("patch", {"metadata": {"finalizers": ["other/one", FINALIZER]}}, "7")]
+    ours = run().model_copy(
+        update={"metadata": run().metadata.model_copy(update={"finalizers": ("other/one", FINALIZER)})}
+    )
+    cluster = FakeCluster()
+    await Writer(cluster, Clock()).apply(ours, Decision(ours.status, (RemoveFinalizer(),)))  # type: ignore[arg-type]
+    assert cluster.calls == [("patch", {"metadata": {"finalizers": ["other/one"]}}, "7")]
