@@ -1,0 +1,24 @@
+"""May we? An ordered chain of named checks, approvals and their digest, windows and time. Pure."""
+
+from taintctl.policy.approval import Tally, people_needed, tally
+from taintctl.policy.checks import CHECKS, Evaluation, evaluate
+from taintctl.policy.digest import compact, covers, digest
+from taintctl.policy.schedule import Due, Occurrence, due, next_occurrences, run_name, schedule_problem
+
+__all__ = [
+    "CHECKS",
+    "Due",
+    "Evaluation",
+    "Occurrence",
+    "Tally",
+    "compact",
+    "covers",
+    "digest",
+    "due",
+    "evaluate",
+    "next_occurrences",
+    "people_needed",
+    "run_name",
+    "schedule_problem",
+    "tally",
+]

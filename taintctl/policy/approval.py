@@ -1,0 +1,143 @@
+"""Who must say yes, and who has."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from taintctl.api.approval import ApprovalDecision, MaintenanceApproval
+from taintctl.api.plan import Plan
+from taintctl.api.policy import ApprovalRequired, EvictionPolicy
+from taintctl.api.reasons import Reason
+from taintctl.api.run import CompactPlan, GivenApproval
+
+MAX_IGNORED = 20
+"""How many of the approvals that do not count are explained."""
+CLOCK_SKEW = timedelta(seconds=5)
+"""How far the API server's clock (creationTimestamp, whole seconds) may be behind ours."""
+
+
+@dataclass(frozen=True)
+class Ignored:
+    """An approval that does not count, and why, as its own status says it."""
+
+    approval: str
+    reason: Reason
+    message: str
+
+
+@dataclass(frozen=True)
+class Tally:
+    """Who approved the plan that was asked about (the first approval of each person), who denied it, and what does
+    not count."""
+
+    given: tuple[GivenApproval, ...]
+    denied: GivenApproval | None
+    ignored: tuple[Ignored, ...]
+
+    def complete(self, needed: int) -> bool:
+        """Whether enough people approved and nobody denied. With none needed, nobody has to."""
+        return self.denied is None and len(self.given) >= needed
+
+
+def people_needed(plan: Plan, policy: EvictionPolicy) -> int:
+    """How many different people must approve `plan`; 0: it passes without. An empty autoApprove (as the built-in
+    policy's) approves nothing, not even a plan that hits nobody."""
+    approval, auto = policy.spec.approval, policy.spec.auto_approve
+    if approval.required is ApprovalRequired.NEVER:
+        return 0
+    if approval.required is ApprovalRequired.ALWAYS or auto.empty:
+        return approval.count
+    within = all(
+        limit is None or actual <= limit
+        for limit, actual in (
+            (auto.max_pods, len(plan.counted_pods)),
+            (auto.max_namespaces, len(plan.namespaces)),
+            (auto.max_devices, len(plan.devices)),
+        )
+    )
+    return 0 if within else approval.count
+
+
+def tally(
+    approvals: Sequence[MaintenanceApproval],
+    asked: CompactPlan,
+    policy: EvictionPolicy,
+    *,
+    verified: bool,
+    allow_unverified: bool,
+    asked_at: datetime | None,
+) -> Tally:
+    """Counts the approvals of one run for the plan that was `asked` about at `asked_at`.
+
+    An Approve counts for that digest alone, from somebody who may, once a person, and only where the cluster proves
+    who wrote it (`verified`) or that was waived. One written before the asking is of an earlier run of that name.
+    A Deny needs less, since stopping is safe: it counts unverified too, and for another digest if written since the
+    asking (the plan may have changed while somebody read it). One Deny wins over any number of approvals.
+    """
+    given: dict[tuple[str, str], GivenApproval] = {}
+    denied: GivenApproval | None = None
+    ignored: list[Ignored] = []
+    may = {(approver.kind, approver.name) for approver in policy.spec.approval.approvers}
+    for approval in sorted(approvals, key=_order):
+        spec = approval.spec
+        who = (spec.approver.kind, spec.approver.name)
+        old = _before(approval, asked_at)
+        if may and who not in may:
+            ignored.append(
+                Ignored(
+                    approval.name,
+                    Reason.NOT_AN_APPROVER,
+                    f"{spec.approver.name} is not among the approvers of EvictionPolicy {policy.name}; "
+                    "ask one of those who are.",
+                )
+            )
+        elif spec.decision is ApprovalDecision.DENY and not old:
+            denied = denied or _given(approval)
+        elif spec.digest != asked.digest or old:
+            ignored.append(
+                Ignored(
+                    approval.name,
+                    Reason.OTHER_PLAN,
+                    "It is for another plan than the one asked about now; look at the plan and decide again.",
+                )
+            )
+        elif not (verified or allow_unverified):
+            ignored.append(
+                Ignored(
+                    approval.name,
+                    Reason.APPROVERS_UNVERIFIED,
+                    "Nothing in this cluster proves who wrote it; apply the ValidatingAdmissionPolicy of deploy/, "
+                    "or start the controller with --allow-unverified-approvals.",
+                )
+            )
+        elif who in given:
+            ignored.append(
+                Ignored(
+                    approval.name,
+                    Reason.SAME_APPROVER,
+                    f"{spec.approver.name} has approved already; another person has to.",
+                )
+            )
+        else:
+            given[who] = _given(approval)
+    return Tally(given=tuple(given.values()), denied=denied, ignored=tuple(ignored[:MAX_IGNORED]))
+
+
+def _order(approval: MaintenanceApproval) -> tuple[datetime, str]:
+    return approval.metadata.creation_timestamp or datetime.max.replace(tzinfo=UTC), approval.name
+
+
+def _before(approval: MaintenanceApproval, asked_at: datetime | None) -> bool:
+    created = approval.metadata.creation_timestamp
+    return created is not None and asked_at is not None and created + CLOCK_SKEW < asked_at
+
+
+def _given(approval: MaintenanceApproval) -> GivenApproval:
+    return GivenApproval(
+        approval=approval.name,
+        approver=approval.spec.approver.name,
+        at=approval.metadata.creation_timestamp,
+        comment=approval.spec.comment or "",
+    )
