@@ -21,7 +21,7 @@ from taintctl.sandbox.controlplane.manager import ControllerManager
 from taintctl.sandbox.controlplane.objects import NAMESPACES, PODS, SLICES, Obj, meta, phase, timestamp
 from taintctl.sandbox.faults import Faults
 from taintctl.sandbox.store import ApiError, Store
-from taintctl.sandbox.users import Users
+from taintctl.sandbox.users import Users, kubeconfig
 
 SETTLE = 30.0
 """Seconds that a new fleet's pods get to run before the sandbox is handed out as it is."""
@@ -93,7 +93,10 @@ class Sandbox:
 
     def kubeconfig(self, user: str = ADMIN) -> dict[str, Any]:
         """A kubeconfig for one of the sandbox's users; KeyError for somebody it does not know."""
-        return self.users.kubeconfig(user, self.url)
+        known = self.users.get(user)
+        if known is None:
+            raise KeyError(f"the sandbox has no user {user}")
+        return kubeconfig(known, self.url)
 
     def write_kubeconfig(self, path: str | os.PathLike[str], user: str = ADMIN) -> Path:
         """Writes the kubeconfig to a file that only its owner can read."""

@@ -291,11 +291,17 @@ class Scheduler(Controller):
                 if class_of(resource, self._allocator.classes.values()) is None:
                     return f"Insufficient {resource}"
                 continue
-            on_node = self._pods_on.get(meta(node)["name"], {}).values()
-            used = sum(r.devices for other in on_node for r in extended_requests(other) if r.resource == resource)
+            others = self._on_node(meta(node)["name"])
+            used = sum(r.devices for other in others for r in extended_requests(other) if r.resource == resource)
             if used + count > int(allocatable[resource]):
                 return f"Insufficient {resource}"
         return None
+
+    def _on_node(self, name: str) -> list[Obj]:
+        """The node's pods, and those that are being bound to it."""
+        coming = [self.store.find(PODS, d.pod.namespace, d.pod.name) for d in self._assumed.values() if d.node == name]
+        there = self._pods_on.get(name, {})
+        return [*there.values(), *(pod for pod in coming if pod is not None and ref(pod) not in there)]
 
     def _load(self, node: str) -> int:
         return len(self._pods_on.get(node, ())) + sum(d.node == node for d in self._assumed.values())
