@@ -31,7 +31,7 @@ MAX_LISTED = 100
 MAX_HISTORY = 50
 MAX_RULES = 256
 
-_DURATION = re.compile(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+(?:\.\d{1,3})?)s)?")
+_DURATION = re.compile(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+(?:\.\d{1,3})?)s)?", re.ASCII)
 DURATION_PATTERN = r"^([0-9]+h)?([0-9]+m)?([0-9]+(\.[0-9]{1,3})?s)?$"
 MAX_DURATION = timedelta(days=366)
 
