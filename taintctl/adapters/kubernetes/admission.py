@@ -1,0 +1,142 @@
+"""Whether an approval's `approver` can be believed: the admission policy that holds it to the caller's own name."""
+
+from __future__ import annotations
+
+import msgspec
+
+from taintctl.adapters.kubernetes.client import Client, path
+from taintctl.api.approval import MaintenanceApproval
+from taintctl.api.base import GROUP, VERSION
+from taintctl.ports.errors import Forbidden
+
+POLICY_NAME = "taintctl-approvals"
+GROUP_VERSION = ("apis", "admissionregistration.k8s.io", "v1")
+CALLER = "request.userInfo.username"
+APPROVER = "object.spec.approver.name"
+
+
+class _Part(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """A part of the admission API."""
+
+
+class _Rule(_Part, frozen=True):
+    api_groups: tuple[str, ...] = ()
+    api_versions: tuple[str, ...] = ()
+    operations: tuple[str, ...] = ()
+    resources: tuple[str, ...] = ()
+    resource_names: tuple[str, ...] | None = None
+    scope: str | None = None
+
+
+class _Selector(_Part, frozen=True):
+    match_labels: dict[str, str] | None = None
+    match_expressions: tuple[msgspec.Raw, ...] | None = None
+
+    @property
+    def selects_all(self) -> bool:
+        return not self.match_labels and not self.match_expressions
+
+
+class _Match(_Part, frozen=True):
+    resource_rules: tuple[_Rule, ...] | None = None
+    exclude_resource_rules: tuple[_Rule, ...] | None = None
+    namespace_selector: _Selector | None = None
+    object_selector: _Selector | None = None
+
+
+class _Validation(_Part, frozen=True):
+    expression: str = ""
+
+
+class _PolicySpec(_Part, frozen=True):
+    failure_policy: str | None = None
+    match_constraints: _Match | None = None
+    match_conditions: tuple[msgspec.Raw, ...] | None = None
+    param_kind: msgspec.Raw | None = None
+    validations: tuple[_Validation, ...] | None = None
+
+
+class _Policy(_Part, frozen=True):
+    spec: _PolicySpec = _PolicySpec()
+
+
+class _BindingSpec(_Part, frozen=True):
+    policy_name: str = ""
+    validation_actions: tuple[str, ...] | None = None
+    match_resources: _Match | None = None
+    param_ref: msgspec.Raw | None = None
+
+
+class _Binding(_Part, frozen=True):
+    spec: _BindingSpec = _BindingSpec()
+
+
+async def approvals_verified(client: Client) -> bool:
+    """True only where the policy and a binding of it are there and let nothing past. Raises ClusterError."""
+    try:
+        policy = await client.get(path(*GROUP_VERSION, "validatingadmissionpolicies", POLICY_NAME), _Policy)
+        if policy is None or not policy_holds(policy.spec):
+            return False
+        bindings = await client.list(path(*GROUP_VERSION, "validatingadmissionpolicybindings"), _Binding)
+    except Forbidden:
+        return False  # what can't be looked at is not verified
+    return any(binding_holds(binding.spec) for binding in bindings.items)
+
+
+def policy_holds(spec: _PolicySpec) -> bool:
+    """It sees every create and update of an approval, compares the approver with the caller, and fails closed."""
+    match = spec.match_constraints
+    return (
+        spec.failure_policy in (None, "Fail")
+        and not spec.match_conditions
+        and spec.param_kind is None
+        and match is not None
+        and _excludes_nothing(match)
+        and any(_sees_approvals(rule) for rule in match.resource_rules or ())
+        and any(_compares_caller(v.expression) for v in spec.validations or ())
+    )
+
+
+def binding_holds(spec: _BindingSpec) -> bool:
+    """It binds our policy with Deny and narrows it nowhere."""
+    match = spec.match_resources
+    return (
+        spec.policy_name == POLICY_NAME
+        and "Deny" in (spec.validation_actions or ())
+        and spec.param_ref is None
+        and (
+            match is None
+            or (
+                _excludes_nothing(match)
+                and (not match.resource_rules or any(_sees_approvals(rule) for rule in match.resource_rules))
+            )
+        )
+    )
+
+
+def _excludes_nothing(match: _Match) -> bool:
+    selectors = (match.namespace_selector, match.object_selector)
+    return not match.exclude_resource_rules and all(s is None or s.selects_all for s in selectors)
+
+
+def _sees_approvals(rule: _Rule) -> bool:
+    return (
+        _has(rule.api_groups, GROUP)
+        and _has(rule.api_versions, VERSION)
+        and _has(rule.resources, MaintenanceApproval.PLURAL)
+        and _has(rule.operations, "CREATE")
+        and _has(rule.operations, "UPDATE")
+        and not rule.resource_names
+        and rule.scope in (None, "*", "Cluster")
+    )
+
+
+def _has(values: tuple[str, ...], value: str) -> bool:
+    return value in values or "*" in values
+
+
+def _compares_caller(expression: str) -> bool:
+    """The comparison must stand by itself or beside others that must hold too: an `||` could let others past."""
+    terms = [term.strip().strip("()").strip() for term in expression.split("&&")]
+    wanted = {f"{APPROVER} == {CALLER}", f"{CALLER} == {APPROVER}"}
+    return "||" not in expression and any(" ".join(term.split()) in wanted for term in terms)

@@ -1,0 +1,275 @@
+"""JSON over HTTP: timeouts, bounded retries, chunked lists and watches, with every failure as a ClusterError."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Mapping
+from types import TracebackType
+from typing import Any, Generic, TypeVar
+from urllib.parse import quote
+
+import aiohttp
+import msgspec
+from yarl import URL
+
+from taintctl.adapters.kubernetes.config import Connection, Credentials
+from taintctl.adapters.kubernetes.status import Expired, Refusal, decode, refusal, to_error
+from taintctl.adapters.kubernetes.text import one_line
+from taintctl.api.objects import ListMeta
+from taintctl.ports.clock import Clock
+from taintctl.ports.errors import ClusterError, Unavailable
+
+T = TypeVar("T")
+
+CONNECT_TIMEOUT = 5.0
+TOTAL_TIMEOUT = 30.0
+ATTEMPTS = 4
+"""Tries of one call, the first included."""
+FIRST_BACKOFF = 0.25
+LAST_BACKOFF = 5.0
+RETRY_BUDGET = 30.0
+"""Seconds after which a call is not tried again."""
+MAX_RETRY_AFTER = 10.0
+PAGE = 500
+MAX_PAGES = 4000
+MAX_RESTARTS = 3
+"""How often a list whose continue token grew too old is begun again."""
+MAX_BODY = 256 << 20
+MERGE_PATCH = "application/merge-patch+json"
+
+
+class Page(msgspec.Struct, Generic[T], frozen=True):
+    """One chunk of a list."""
+
+    metadata: ListMeta = ListMeta()
+    items: tuple[T, ...] | None = None
+
+
+class Listing(msgspec.Struct, Generic[T], frozen=True):
+    """A whole list, consistent as of `resource_version`."""
+
+    items: tuple[T, ...]
+    resource_version: str
+
+
+class Answer(msgspec.Struct, frozen=True):
+    body: bytes
+    refused: Refusal | None
+
+
+def path(*parts: str) -> str:
+    """A URL path of segments, each escaped."""
+    return "".join(f"/{quote(part, safe=':')}" for part in parts)
+
+
+class Client:
+    """An API server, asked as one user. Use as an async context manager.
+
+    Reads are retried on 429, 5xx and lost connections; writes only where the server has surely not begun (429, or a
+    connection that could not be made), since whether a lost answer was a yes can't be known. Retry delays follow the
+    clock's speed; HTTP timeouts do not.
+    """
+
+    def __init__(self, credentials: Credentials, clock: Clock) -> None:
+        self._credentials = credentials
+        self._clock = clock
+        self._session: aiohttp.ClientSession | None = None
+        self._connection: Connection | None = None
+        self._ssl: Any = True
+
+    async def __aenter__(self) -> Client:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        if self._session is not None:
+            await self._session.close()
+            self._session = None
+
+    @property
+    def server(self) -> str:
+        return self._credentials.connection.server
+
+    async def call(
+        self,
+        method: str,
+        url_path: str,
+        *,
+        params: Mapping[str, str] | None = None,
+        body: Any = None,
+        content_type: str = "application/json",
+        retry: bool = True,
+    ) -> Answer:
+        """One call, with its bounded retries; a refusal is a value. Raises Unavailable where there is no answer."""
+        loop = asyncio.get_running_loop()
+        started = loop.time()
+        data = msgspec.json.encode(body) if body is not None else None
+        what = f"{method} {url_path}"
+        attempt = 0
+        reloaded = False
+        while True:
+            attempt += 1
+            last = not retry or attempt >= ATTEMPTS or loop.time() - started > RETRY_BUDGET
+            try:
+                answer = await self._once(method, url_path, params, data, content_type)
+            except (aiohttp.ClientError, TimeoutError, OSError) as error:
+                unsent = isinstance(error, aiohttp.ClientConnectorError)
+                if last or isinstance(error, aiohttp.ClientSSLError) or not (method == "GET" or unsent):
+                    raise Unavailable(self._no_answer(error, what)) from None
+                await self._clock.sleep(_backoff(attempt))
+                continue
+            refused = answer.refused
+            if refused is not None and refused.status == 401 and not reloaded:
+                reloaded = True
+                await self._credentials.reload()
+                continue
+            again = refused is not None and (refused.status == 429 or (method == "GET" and refused.status >= 500))
+            if refused is None or last or not again:
+                return answer
+            wait = refused.retry_after if refused.retry_after is not None else _backoff(attempt)
+            await self._clock.sleep(min(wait, MAX_RETRY_AFTER))
+
+    async def request(
+        self,
+        method: str,
+        url_path: str,
+        kind: type[T],
+        *,
+        params: Mapping[str, str] | None = None,
+        body: Any = None,
+        content_type: str = "application/json",
+    ) -> T:
+        """One call and its answer, decoded. Raises ClusterError by what the server said."""
+        answer = await self.call(method, url_path, params=params, body=body, content_type=content_type)
+        what = f"{method} {url_path}"
+        if answer.refused is not None:
+            raise to_error(answer.refused, what)
+        result: T = decode(answer.body, kind, what)
+        return result
+
+    async def get(self, url_path: str, kind: type[T]) -> T | None:
+        """One object; None where there is none."""
+        answer = await self.call("GET", url_path)
+        if answer.refused is not None:
+            if answer.refused.status == 404:
+                return None
+            raise to_error(answer.refused, f"GET {url_path}")
+        result: T = decode(answer.body, kind, f"GET {url_path}")
+        return result
+
+    async def list(self, url_path: str, kind: type[T], *, params: Mapping[str, str] | None = None) -> Listing[T]:
+        """The whole list, read from the server's store in chunks of 500, or an error: never part of it."""
+        for _ in range(MAX_RESTARTS + 1):
+            try:
+                return await self._list_once(url_path, kind, params or {})
+            except Expired as error:
+                expired = error
+        raise Unavailable(
+            f"The list of {url_path} grew too old {MAX_RESTARTS + 1} times while it was read; the API server is slow.",
+            status=expired.status,
+        )
+
+    async def _list_once(self, url_path: str, kind: type[T], params: Mapping[str, str]) -> Listing[T]:
+        items: list[T] = []
+        token = ""
+        for _ in range(MAX_PAGES):
+            chunk = {**params, "limit": str(PAGE), **({"continue": token} if token else {})}
+            page = await self.request("GET", url_path, Page[kind], params=chunk)  # type: ignore[valid-type]
+            items.extend(page.items or ())
+            token = page.metadata.continue_ or ""
+            if not token:
+                return Listing(tuple(items), page.metadata.resource_version)
+        raise ClusterError(f"The list of {url_path} has more than {MAX_PAGES * PAGE} items.")
+
+    async def stream(self, url_path: str, params: Mapping[str, str], silence: float) -> AsyncIterator[bytes]:
+        """The lines of a watch, until the server ends it. Raises ClusterError; `silence` is how many seconds may pass
+        without a byte before the connection counts as lost."""
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT, sock_read=silence)
+        what = f"WATCH {url_path}"
+        try:
+            async with await self._open("GET", url_path, params, None, "", timeout) as response:
+                if response.status != 200:
+                    body = await response.content.read(1 << 20)
+                    refused = refusal(response.status, body, response.headers.get("Retry-After"))
+                    if refused.status == 401:
+                        await self._credentials.reload()
+                    raise to_error(refused, what)
+                buffer = bytearray()
+                async for chunk in response.content.iter_any():
+                    buffer += chunk
+                    if len(buffer) > MAX_BODY:
+                        raise ClusterError(f"One event of {url_path} is larger than {MAX_BODY >> 20} MiB.")
+                    if b"\n" in chunk:
+                        *lines, rest = buffer.split(b"\n")
+                        buffer = bytearray(rest)
+                        for line in lines:
+                            if line:
+                                yield bytes(line)
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise Unavailable(self._no_answer(error, what)) from None
+
+    async def _once(
+        self, method: str, url_path: str, params: Mapping[str, str] | None, data: bytes | None, content_type: str
+    ) -> Answer:
+        timeout = aiohttp.ClientTimeout(total=TOTAL_TIMEOUT, sock_connect=CONNECT_TIMEOUT)
+        async with await self._open(method, url_path, params, data, content_type, timeout) as response:
+            if response.content_length is not None and response.content_length > MAX_BODY:
+                raise ClusterError(f"The answer to {method} {url_path} is larger than {MAX_BODY >> 20} MiB.")
+            body = await response.read()
+            if 200 <= response.status < 300:
+                return Answer(body, None)
+            return Answer(body, refusal(response.status, body, response.headers.get("Retry-After")))
+
+    async def _open(
+        self,
+        method: str,
+        url_path: str,
+        params: Mapping[str, str] | None,
+        data: bytes | None,
+        content_type: str,
+        timeout: aiohttp.ClientTimeout,
+    ) -> aiohttp.ClientResponse:
+        headers = {"Accept": "application/json", "User-Agent": "taintctl"}
+        if data is not None:
+            headers["Content-Type"] = content_type
+        authorization = await self._credentials.authorization()
+        if authorization:
+            headers["Authorization"] = authorization
+        connection = self._credentials.connection
+        if self._session is None:
+            self._session = aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar())
+        if connection is not self._connection:
+            self._ssl = connection.ssl_context() if connection.server.startswith("https") else True
+            self._connection = connection
+        return await self._session.request(
+            method,
+            URL(connection.server + url_path, encoded=True).update_query(params or {}),
+            data=data,
+            headers=headers,
+            timeout=timeout,
+            ssl=self._ssl,
+            proxy=connection.proxy,
+            server_hostname=connection.tls_server_name,
+            allow_redirects=False,
+        )
+
+    def _no_answer(self, error: BaseException, what: str) -> str:
+        server = URL(self.server)
+        where = f"{server.host}:{server.port}"
+        if isinstance(error, aiohttp.ClientConnectorCertificateError | aiohttp.ClientConnectorSSLError):
+            return f"TLS with the API server at {where} failed: {one_line(str(error), 200)}; check its CA certificate."
+        if isinstance(error, TimeoutError):
+            return f"The API server at {where} did not answer in time ({what})."
+        return (
+            f"The API server at {where} can't be reached ({what}): {one_line(str(error) or type(error).__name__, 200)}"
+        )
+
+
+def _backoff(attempt: int) -> float:
+    delay: float = min(FIRST_BACKOFF * 2.0 ** (attempt - 1), LAST_BACKOFF)
+    return delay * random.uniform(0.5, 1.0)  # noqa: S311 (spreads retries; nothing secret)
