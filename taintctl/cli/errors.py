@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from taintctl.ports.errors import ClusterError, Forbidden, NotFound, Unavailable
+from taintctl.ports.errors import ClusterError, Conflict, Forbidden, NotFound, Unavailable
 
 DONE, FAILED, WRONG_USE, INTERRUPTED = 0, 1, 2, 130
 
@@ -15,16 +15,17 @@ def sentence(error: BaseException) -> str:
     """One line for any error that may end a command, with the next step where the kind of error has one."""
     if isinstance(error, Failure):
         return str(error)
-    if isinstance(error, Forbidden):
-        if error.status == 401:
-            return f"{error.message}; the API server does not know you: check the credentials in your kubeconfig"
-        return f"{error.message}; ask for that right, or use --context with an account that has it"
-    if isinstance(error, Unavailable):
-        return f"{error.message}; check that the cluster of `kubectl config current-context` is up, then try again"
-    if isinstance(error, NotFound):
-        return f"{error.message}; `taintctl status` lists what there is"
     if isinstance(error, ClusterError):
-        return error.message
+        said = error.message.rstrip(".")
+        if isinstance(error, Forbidden) and error.status == 403:
+            return f"{said}; ask for that right, or use --context with an account that has it"
+        if isinstance(error, Unavailable):
+            return f"{said}; check that the cluster of this kubeconfig is up, then try again"
+        if isinstance(error, NotFound):
+            return f"{said}; it was deleted meanwhile, or this cluster does not serve it"
+        if isinstance(error, Conflict):
+            return f"{said}; somebody changed it meanwhile: look again, then repeat the command"
+        return said
     text = str(error) or type(error).__name__
     if isinstance(error, OSError):
         return text

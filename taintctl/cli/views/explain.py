@@ -6,80 +6,12 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from taintctl.api.base import condition, format_duration
-from taintctl.api.policy import EvictionPolicy
+from taintctl.api.policy import EvictionPolicy, RollbackFailure
 from taintctl.api.reasons import ConditionType, Effect, Phase, Reason
 from taintctl.api.run import AtDeadline, MaintenanceRun, WorkMode
 from taintctl.api.window import MaintenanceWindow
 from taintctl.cli.text import Cell, Line, fields, heading, line, moment, plural, relative, span, when
-
-WORDS: dict[str, str] = {
-    Reason.CREATED: "The run was just created; its first dry run comes next.",
-    Reason.DEVICE_IN_OTHER_RUN: "Another run has one of these devices; this one goes on when that one has ended.",
-    Reason.WAITING_FOR_DRY_RUN: "Rules of effect None are made, and the control plane is asked whom they would hit.",
-    Reason.WAITING_FOR_APPROVAL: "Somebody has to approve the plan.",
-    Reason.WAITING_FOR_START: "Everything is ready; the run's start has not come yet.",
-    Reason.APPROVED: "The plan is approved.",
-    Reason.AUTO_APPROVED: "The plan is small enough for the policy to let it pass by itself.",
-    Reason.PLAN_CHANGED: "The plan is no longer the one that was asked about, so it is looked at again.",
-    Reason.NOTICE_GIVEN: "The devices take no new pods (NoSchedule); work on them may end by itself.",
-    Reason.SECOND_LOOK: "A fresh dry run is read before anything is evicted.",
-    Reason.GATE_PASSED: "The second look agreed; eviction is being switched on.",
-    Reason.EVICTION_ACKNOWLEDGED: "The control plane has seen the NoExecute taint.",
-    Reason.PODS_PENDING: "Pods are still to be evicted.",
-    Reason.PODS_TERMINATING: "Pods are stopping; a device counts as idle only when they are gone.",
-    Reason.BUDGET_FORBIDS: "A PodDisruptionBudget does not let a pod go now; it is tried again.",
-    Reason.PROVING_IDLE: "Pods are gone; it is being proven that nothing uses the devices.",
-    Reason.CONDITION_STALE: "The control plane says pods are pending, but none is left that it could mean.",
-    Reason.DEVICES_IDLE: "Nothing uses the devices.",
-    Reason.DEVICES_IN_USE: "Something still uses a device.",
-    Reason.NODE_NOT_READY: "A node is not Ready (or was not all along), so a pod may still run there unseen.",
-    Reason.DEVICE_PLUGIN_POD: "A pod on the node may use the hardware through a device plugin, which taints do not reach.",
-    Reason.SETTLING: "The taint is too young: schedulers have to have seen it (10 s).",
-    Reason.WAITING_FOR_WORK: "The devices are empty and the work on them is under way.",
-    Reason.WORK_DONE: "The work is done.",
-    Reason.WORK_NOT_DONE: "The deadline passed with the work not done (or devices not idle), so the taint stays.",
-    Reason.WAITING_FOR_RELEASE: "The taint stays until somebody releases the devices.",
-    Reason.RELEASED: "The devices were given back.",
-    Reason.PAUSED: "Somebody paused the run.",
-    Reason.RESUMED: "The run was resumed; it starts over with a dry run.",
-    Reason.KEPT_TAINTED: "The deadline passed and atDeadline is KeepTainted, so the taint stays.",
-    Reason.DEADLINE_EXTENDED: "The deadline passed and atDeadline is Extend, so there is more time.",
-    Reason.INVALID_SPEC: "The spec says something that cannot be.",
-    Reason.UNKNOWN_FIELD: "The spec has a field that nobody knows; it may be misspelt.",
-    Reason.POLICY_NOT_FOUND: "The EvictionPolicy that the run names does not exist.",
-    Reason.POLICY_INVALID: "The EvictionPolicy has a mistake.",
-    Reason.NO_DEVICES: "The target matches no device.",
-    Reason.WHOLE_DRIVER: "The target comes to every device of the driver, and wholeDriver is not set.",
-    Reason.POOL_INCOMPLETE: "A pool's driver has not published all of its ResourceSlices.",
-    Reason.TOO_MANY_RULES: "The target needs more than 256 rules.",
-    Reason.CLUSTER_UNREADABLE: "The cluster cannot be read, so nothing is decided.",
-    Reason.MESSAGE_UNREADABLE: "The control plane's dry-run message does not read as known releases write it.",
-    Reason.MISMATCH: "The control plane's dry run and our own count do not say the same.",
-    Reason.EVICTION_CONTROLLER_SILENT: "The device taint eviction controller does not answer (kube-controller-manager).",
-    Reason.POLICY_VIOLATED: "The plan is beyond what the policy allows.",
-    Reason.APPROVERS_UNVERIFIED: "Nothing proves who wrote an approval: the admission policy is not installed.",
-    Reason.COMPLETED: "The run did what it was for.",
-    Reason.DENIED: "Somebody denied the plan.",
-    Reason.APPROVAL_EXPIRED: "Nobody approved in time.",
-    Reason.CANCELLED: "Somebody cancelled the run.",
-    Reason.DELETED: "The run was deleted.",
-    Reason.DEADLINE_PASSED: "The deadline passed.",
-    Reason.DRAIN_TIMEOUT: "Pods did not go in the time that spec.drain.timeout gives.",
-    Reason.MULTIPLE_BUDGETS: "Two PodDisruptionBudgets select one pod, and the Eviction API cannot decide that.",
-    Reason.RULE_CHANGED: "Somebody changed one of the run's rules by hand; that is taken for a decision.",
-    Reason.RULE_DELETED: "Somebody deleted one of the run's rules by hand; that is taken for a decision.",
-    Reason.COUNTED: "The approval counts.",
-    Reason.NOT_AN_APPROVER: "The policy does not name this person as an approver.",
-    Reason.OTHER_PLAN: "The approval is for another plan than the one asked about.",
-    Reason.NO_SUCH_RUN: "The approval names a run that does not exist.",
-    Reason.ACCEPTED: "The object is valid.",
-    Reason.SCHEDULED: "The window makes a run at its next start.",
-    Reason.SUSPENDED: "The window is suspended and makes no run.",
-    Reason.RUN_ACTIVE: "The window's last run has not ended, and concurrencyPolicy lets it finish first.",
-    Reason.START_MISSED: "A start was missed for longer than startingDeadline allows.",
-    Reason.NO_FURTHER_START: "The schedule has no further start.",
-}
-"""Every reason, in a sentence that needs no manual."""
+from taintctl.cli.views.words import WORDS
 
 SILENT_CONTROLLER = timedelta(seconds=30)
 """How long a change may go unseen before it is said that no controller answers."""
@@ -93,8 +25,8 @@ class Limit:
     then: str
 
 
-def explain_run(run: MaintenanceRun, policy: EvictionPolicy | None, now: datetime, *, speed: float = 1.0) -> list[Line]:
-    """`speed` is the factor of the controller (1 on a real cluster): what it waits is that much shorter."""
+def explain_run(run: MaintenanceRun, policy: EvictionPolicy | None, now: datetime) -> list[Line]:
+    """In words; `policy` is the one the run names, None where it can't be read."""
     status = run.status
     phase = status.phase or Phase.PENDING
     verb = "ended as" if phase.ended else "is in"
@@ -106,7 +38,7 @@ def explain_run(run: MaintenanceRun, policy: EvictionPolicy | None, now: datetim
     if status.message:
         pairs.append(("In detail", status.message))
     pairs += [("Also", text) for text in _also(run, now)]
-    limit = None if phase.ended else time_limit(run, policy, speed)
+    limit = None if phase.ended else time_limit(run, policy)
     if limit is not None:
         pairs.append(("Until", f"{moment(limit.at)} ({relative(limit.at, now)}); {limit.then}"))
     pairs.append(("Next", next_command(run, now)))
@@ -145,7 +77,7 @@ def _also(run: MaintenanceRun, now: datetime) -> list[str]:
     return found
 
 
-def time_limit(run: MaintenanceRun, policy: EvictionPolicy | None, speed: float) -> Limit | None:
+def time_limit(run: MaintenanceRun, policy: EvictionPolicy | None) -> Limit | None:
     """What ends the present wait by itself."""
     spec, status = run.spec, run.status
     deadline = _deadline(run)
@@ -158,17 +90,17 @@ def time_limit(run: MaintenanceRun, policy: EvictionPolicy | None, speed: float)
         return Limit(spec.deadline, "then the run expires")
     if status.phase is Phase.NOTICE:
         since = [r.effect_since for r in status.rules if r.effect is Effect.NO_SCHEDULE and r.effect_since]
-        wait = max(spec.notice, timedelta(seconds=10)) / speed
-        if since and max(since) + wait > (status.phase_since or max(since)):
+        wait = max(spec.notice, timedelta(seconds=10))
+        if since:
             return Limit(max(since) + wait, "then a second look, and eviction if it agrees")
     if status.phase in (Phase.EVICTING, Phase.DRAINING) and status.eviction and status.eviction.started_at:
-        timeout = status.eviction.started_at + spec.drain.timeout / speed
-        rolls_back = policy is None or Reason.DRAIN_TIMEOUT in policy.spec.rollback_on
+        timeout = status.eviction.started_at + spec.drain.timeout
+        rolls_back = policy is None or RollbackFailure.DRAIN_TIMEOUT in policy.spec.rollback_on
         if rolls_back and timeout < spec.deadline:
             return Limit(timeout, "pods that are still there then make the run fail, and the taint comes off")
         return Limit(spec.deadline, "then the taint comes off and the run fails")
     if status.phase is Phase.IN_MAINTENANCE:
-        work_end = _work_end(run, speed)
+        work_end = _work_end(run)
         if status.reason == Reason.WAITING_FOR_WORK and work_end is not None and work_end < deadline.at:
             return Limit(work_end, "then the work is done and the devices are given back if idle")
         return deadline
@@ -189,10 +121,10 @@ def _deadline(run: MaintenanceRun) -> Limit:
     return Limit(spec.deadline, "then idle devices whose work is done are given back, else the taint stays")
 
 
-def _work_end(run: MaintenanceRun, speed: float) -> datetime | None:
+def _work_end(run: MaintenanceRun) -> datetime | None:
     work, started = run.spec.work, run.status.work_started_at
     if work.mode is WorkMode.DURATION and work.duration is not None and started is not None:
-        return started + work.duration / speed
+        return started + work.duration
     return None
 
 

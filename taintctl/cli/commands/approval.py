@@ -1,0 +1,113 @@
+"""`taintctl approve` and `deny`: one person's decision on one plan, written as a MaintenanceApproval."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import click
+
+from taintctl.api.approval import ApprovalDecision, MaintenanceApproval
+from taintctl.api.base import API_VERSION
+from taintctl.api.reasons import Phase
+from taintctl.api.run import MaintenanceRun
+from taintctl.cli.errors import Failure
+from taintctl.cli.options import on_cluster
+from taintctl.cli.session import Session
+from taintctl.cli.text import clean, line, plural, say
+from taintctl.cli.views import plan as plan_view
+from taintctl.cli.views.run import target_text
+from taintctl.ports.errors import Conflict
+
+
+@click.command()
+@click.argument("run")
+@click.option("--comment", help="Why, for whoever reads the approval later.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@on_cluster
+async def approve(session: Session, run: str, comment: str | None, yes: bool) -> None:
+    """Shows the plan that RUN asks about, and approves it in your own name.
+
+    The approval holds for this plan and any smaller one; a larger plan is asked about again.
+    """
+    await _decide(session, run, ApprovalDecision.APPROVE, comment, yes)
+
+
+@click.command()
+@click.argument("run")
+@click.option("--comment", help="Why, for whoever reads it later.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@on_cluster
+async def deny(session: Session, run: str, comment: str | None, yes: bool) -> None:
+    """Shows the plan that RUN asks about, and denies it in your own name: the run is cancelled."""
+    await _decide(session, run, ApprovalDecision.DENY, comment, yes)
+
+
+async def _decide(session: Session, name: str, decision: ApprovalDecision, comment: str | None, yes: bool) -> None:
+    run = await session.run(name)
+    digest = asked_digest(run)
+    policy = await session.policy_of(run)
+    plan = run.status.plan
+    if plan is not None:
+        say(line(f"Run {name} ({target_text(run.spec.target)}) would do this:"))
+        say(plan_view.counts(plan.counts, policy.spec if policy else None))
+        say(plan_view.pods(plan.pods, plan.more_pods))
+        say(plan_view.budgets(plan.budgets, plan.more_budgets))
+    person = await session.whoami()
+    if not yes:
+        counts = plan.counts if plan else None
+        what = f"{plural(counts.pods, 'pod')} on {plural(counts.devices, 'device')}" if counts else "this plan"
+        if not click.confirm(f"{decision} {what} as {clean(person)}?", default=False):
+            raise Failure("nothing was decided")
+    again = await session.run(name)
+    if asked_digest(again) != digest:
+        raise Failure(
+            f"the plan of run {name} changed while it was shown; look again: taintctl {decision.lower()} {name}"
+        )
+    body = approval(again.name, digest, decision, person, comment)
+    written = str(body["metadata"]["name"])
+    try:
+        await session.cluster.create(MaintenanceApproval, body)
+    except Conflict:
+        say(f"{person} said that already: MaintenanceApproval {written}")
+        return
+    say(f"Written as {person}: MaintenanceApproval {written}")
+    if decision is ApprovalDecision.APPROVE and again.status.approval is not None:
+        before = {given.approver for given in again.status.approval.given}
+        missing = again.status.approval.needed - len(before | {person})
+        if missing > 0:
+            say(f"{plural(missing, 'more person', 'more people')} must approve.")
+    say(f"Next: taintctl status {name} --watch")
+
+
+def asked_digest(run: MaintenanceRun) -> str:
+    """The digest that the run asks people about. Raises Failure where it asks nothing."""
+    status = run.status
+    if status.phase is not None and status.phase.ended:
+        raise Failure(f"run {run.name} has ended ({status.phase}, {status.reason}); there is nothing to decide")
+    approval = status.approval
+    if status.phase is not Phase.AWAITING_APPROVAL or approval is None or approval.asked is None:
+        phase = status.phase or Phase.PENDING
+        raise Failure(f"run {run.name} asks for no approval now: it is in {phase}; see: taintctl explain {run.name}")
+    if approval.needed == 0:
+        raise Failure(
+            f"run {run.name} needs no approval: the policy lets its plan pass; see: taintctl explain {run.name}"
+        )
+    return approval.asked.digest
+
+
+def approval(
+    run_name: str, digest: str, decision: ApprovalDecision, person: str, comment: str | None
+) -> dict[str, Any]:
+    """The MaintenanceApproval. Its name follows from what it says, so that saying it twice is saying it once."""
+    said = hashlib.sha256("\0".join((run_name, digest, decision, person)).encode()).hexdigest()[:12]
+    spec: dict[str, Any] = {
+        "runName": run_name,
+        "digest": digest,
+        "decision": str(decision),
+        "approver": {"kind": "Kubernetes", "name": person},
+    }
+    if comment:
+        spec["comment"] = comment
+    name = f"{run_name[:225].rstrip('-.')}-{decision.lower()}-{said}"
+    return {"apiVersion": API_VERSION, "kind": MaintenanceApproval.KIND, "metadata": {"name": name}, "spec": spec}

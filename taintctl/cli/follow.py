@@ -1,0 +1,116 @@
+"""Following a run until something is reached: a live page on a terminal, appended lines elsewhere."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
+from datetime import timedelta
+
+from rich.console import Group
+from rich.live import Live
+
+from taintctl.api.reasons import Phase
+from taintctl.api.run import HistoryEntry, MaintenanceRun
+from taintctl.cli.errors import DONE, FAILED, Failure
+from taintctl.cli.session import Session
+from taintctl.cli.text import Line, console, line, say, styled
+from taintctl.cli.views.run import phase_style, run_view
+from taintctl.ports.errors import Unavailable
+
+POLL = 0.5
+MAX_SILENCE = timedelta(minutes=5)
+"""How long an API server may not answer before following ends; each try has the client's own retries within."""
+
+Reached = Callable[[MaintenanceRun], bool]
+
+
+def ended(run: MaintenanceRun) -> bool:
+    return run.status.phase is not None and run.status.phase.ended
+
+
+def in_maintenance(run: MaintenanceRun) -> bool:
+    return run.status.phase is Phase.IN_MAINTENANCE or ended(run)
+
+
+def outcome(run: MaintenanceRun, *good: Phase) -> int:
+    """The exit status for where a run is."""
+    return DONE if run.status.phase in good else FAILED
+
+
+async def follow(session: Session, name: str, reached: Reached) -> MaintenanceRun:
+    """Follows until `reached`. Raises Failure where the run is deleted meanwhile or the API server stays away."""
+    if sys.stdout.isatty():
+        return await _live(session, name, reached)
+    return await _lines(session, name, reached)
+
+
+async def _live(session: Session, name: str, reached: Reached) -> MaintenanceRun:
+    with Live(console=console(), auto_refresh=False, vertical_overflow="crop") as live:
+        async for run, problem in _states(session, name):
+            page = run_view(run, await session.policy_of(run), session.clock.now())
+            live.update(Group(*([line(styled(problem, "yellow"))] if problem else []), *page), refresh=True)
+            if not problem and reached(run):
+                return run
+    raise AssertionError("states never end")
+
+
+async def _lines(session: Session, name: str, reached: Reached) -> MaintenanceRun:
+    news = News()
+    async for run, problem in _states(session, name):
+        say(news.of(run, problem, session))
+        if not problem and reached(run):
+            return run
+    raise AssertionError("states never end")
+
+
+async def _states(session: Session, name: str) -> AsyncIterator[tuple[MaintenanceRun, str]]:
+    """(run, "") again and again; (last run, problem) while the API server does not answer."""
+    last: MaintenanceRun | None = None
+    heard = session.clock.now()
+    while True:
+        try:
+            last = await session.run(name)
+            heard = session.clock.now()
+            yield last, ""
+        except Unavailable as error:
+            if last is None or session.clock.now() - heard > MAX_SILENCE:
+                raise
+            yield last, f"{error.message} Trying again."
+        except Failure:
+            if last is None:
+                raise
+            raise Failure(f"run {name} was deleted meanwhile; its last phase was {last.status.phase}") from None
+        await session.clock.sleep(POLL)
+
+
+@dataclass
+class News:
+    """What changed since the last look, as lines to append."""
+
+    _seen: set[HistoryEntry] = field(default_factory=set)
+    _said: tuple[object, ...] = ()
+    _problem: str = ""
+
+    def of(self, run: MaintenanceRun, problem: str, session: Session) -> list[Line]:
+        now = session.clock.now()
+        if problem:
+            lines = [line(f"{now:%H:%M:%S}  ", styled(problem, "yellow"))] if problem != self._problem else []
+            self._problem = problem
+            return lines
+        self._problem = ""
+        status = run.status
+        lines = []
+        for entry in status.history:
+            if entry not in self._seen:
+                self._seen.add(entry)
+                style = phase_style(Phase(entry.to)) if entry.to in list(Phase) else ""
+                before = f"{entry.from_} -> " if entry.from_ else ""
+                lines.append(
+                    line(f"{entry.at:%H:%M:%S}  {before}", styled(entry.to, style or "bold"), f" ({entry.reason})")
+                )
+        said = (status.phase, status.reason, status.message)
+        if said != self._said and status.message:
+            self._said = said
+            lines.append(line(f"{now:%H:%M:%S}  ", status.message))
+        return lines

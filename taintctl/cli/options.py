@@ -1,0 +1,110 @@
+"""Options and parameter types that several commands share."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from datetime import datetime, timedelta
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+import click
+
+P = ParamSpec("P")
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class DurationType(click.ParamType):
+    """A duration as Kubernetes writes it, such as 1h30m."""
+
+    name = "duration"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> timedelta:
+        from taintctl.api.base import parse_duration
+
+        if isinstance(value, timedelta):
+            return value
+        try:
+            return parse_duration(value)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
+class TimeType(click.ParamType):
+    """An RFC 3339 time with a zone."""
+
+    name = "time"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> datetime:
+        from taintctl.api.base import parse_time
+
+        if isinstance(value, datetime):
+            return value
+        try:
+            return parse_time(value)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
+DURATION, TIME = DurationType(), TimeType()
+
+
+def output_option(function: F) -> F:
+    """`-o`, for what lists or shows objects."""
+    return click.option(
+        "-o",
+        "--output",
+        type=click.Choice(("table", "wide", "json", "yaml")),
+        default="table",
+        show_default=True,
+        help="json and yaml are for scripts.",
+    )(function)
+
+
+def target_options(function: F) -> F:
+    """The devices, as a MaintenanceRun's spec.target names them."""
+    for option in (
+        click.option("--whole-driver", is_flag=True, help="The target may be every device of the driver."),
+        click.option("--device", help="The device's name in its pool, such as gpu-0."),
+        click.option("--pool", help="The driver's pool, for node-local devices usually the node's name."),
+        click.option("--driver", help="The DRA driver, such as gpu.nvidia.com."),
+    ):
+        function = option(function)
+    return function
+
+
+def connection_options(function: F) -> F:
+    """--kubeconfig and --context behind the command too, where kubectl's users put them."""
+    function = click.option("--context", "context_name", help="The kubeconfig's context; default: its current one.")(
+        function
+    )
+    return click.option("--kubeconfig", type=click.Path(), help="Default: $KUBECONFIG, then ~/.kube/config.")(function)
+
+
+def connection_of(
+    ctx: click.Context, kubeconfig: str | None, context_name: str | None
+) -> tuple[str | None, str | None]:
+    """What was said behind the command wins over what was said before it."""
+    settings = ctx.obj or {}
+    return kubeconfig or settings.get("kubeconfig"), context_name or settings.get("context")
+
+
+def on_cluster(
+    function: Callable[Concatenate[Any, P], Awaitable[int | None]],
+) -> Callable[..., int | None]:
+    """Makes a coroutine that takes a Session a click callback with connection options; it gives the exit status."""
+
+    @click.pass_context
+    @wraps(function)
+    def command(
+        ctx: click.Context, /, *args: P.args, kubeconfig: str | None, context_name: str | None, **kwargs: P.kwargs
+    ) -> int | None:
+        from taintctl.cli.session import Session
+
+        async def whole() -> int | None:
+            async with Session.open(*connection_of(ctx, kubeconfig, context_name)) as session:
+                return await function(session, *args, **kwargs)
+
+        return asyncio.run(whole())
+
+    return connection_options(command)

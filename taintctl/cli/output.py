@@ -1,0 +1,57 @@
+"""JSON and YAML for scripts: plain objects, times in RFC 3339, keys as the API spells them."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from taintctl.api.base import API_VERSION
+
+
+def emit(obj: Mapping[str, Any], output: str) -> None:
+    """Prints one object as `json` or `yaml`. JSON escapes what a terminal would act on; YAML does the same."""
+    if output == "json":
+        text = json.dumps(obj, indent=2)
+    else:
+        import yaml
+
+        text = yaml.safe_dump(dict(obj), sort_keys=False, allow_unicode=False).rstrip("\n")
+    sys.stdout.write(text + "\n")
+
+
+def as_list(kind: str, items: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """A list as the API server would give it."""
+    return {"apiVersion": API_VERSION, "kind": kind, "items": [dict(item) for item in items]}
+
+
+def manifests(path: str) -> list[dict[str, Any]]:
+    """The objects of a YAML or JSON file; `-` is stdin. Raises Failure that names the file and the line."""
+    import yaml
+
+    from taintctl.cli.errors import Failure
+
+    name = "stdin" if path == "-" else path
+    try:
+        if path == "-":
+            text = sys.stdin.read(4 << 20)
+        else:
+            with open(path, encoding="utf-8") as file:
+                text = file.read(4 << 20)
+        found = [document for document in yaml.safe_load_all(text) if document is not None]
+    except OSError as error:
+        raise Failure(f"{name} can't be read: {error.strerror}") from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f" (line {mark.line + 1})" if mark else ""
+        raise Failure(f"{name} is not valid YAML{where}: {getattr(error, 'problem', None) or error}") from None
+    objects = []
+    for document in found:
+        if not isinstance(document, dict):
+            raise Failure(f"{name} holds something that is not an object; it should have apiVersion, kind and spec")
+        items = document.get("items") if str(document.get("kind", "")).endswith("List") else None
+        objects += items if isinstance(items, list) else [document]
+    if not all(isinstance(item, dict) for item in objects):
+        raise Failure(f"{name} holds a list with something that is not an object")
+    return objects

@@ -1,0 +1,102 @@
+"""One command's dealings with a cluster, and what it says when something is not there."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from taintctl.adapters.kubernetes.client import Client
+from taintctl.adapters.kubernetes.cluster import KubernetesCluster
+from taintctl.adapters.kubernetes.config import Credentials
+from taintctl.api.base import API_VERSION
+from taintctl.api.check import Checked, M, Own, check
+from taintctl.api.policy import BUILT_IN_POLICY, EvictionPolicy
+from taintctl.api.run import MaintenanceRun
+from taintctl.cli.errors import Failure
+from taintctl.ports.clock import Clock, SystemClock
+
+INSTALL = "install it with `kubectl apply -k deploy/`, or try `taintctl sandbox`"
+
+
+@dataclass(frozen=True)
+class Session:
+    """A connection as one user, and the cluster behind it."""
+
+    client: Client
+    cluster: KubernetesCluster
+    clock: Clock
+
+    @classmethod
+    @asynccontextmanager
+    async def open(cls, kubeconfig: str | None, context: str | None) -> AsyncIterator[Session]:
+        """Raises ConfigError where no cluster is configured; nothing is asked of it yet."""
+        clock = SystemClock()
+        async with Client(Credentials.from_environment(kubeconfig, context), clock) as client:
+            yield cls(client, KubernetesCluster(client, clock), clock)
+
+    async def checked(self, kind: type[M], name: str) -> Checked[M]:
+        """One object of ours with its problems. Raises Failure where there is none."""
+        raw = await self.cluster.get(kind, name)
+        if raw is None:
+            await self.installed()
+            raise Failure(f"there is no {kind.KIND} {name}; {_list_command(kind)} lists what there is")
+        return check(kind, raw)
+
+    async def all(self, kind: type[M]) -> list[Checked[M]]:
+        await self.installed()
+        return [check(kind, raw) for raw in await self.cluster.list(kind)]
+
+    async def run(self, name: str) -> MaintenanceRun:
+        """Raises Failure where there is no such run, or where its spec can't be read."""
+        checked = await self.checked(MaintenanceRun, name)
+        if checked.obj is None:
+            raise Failure(f"run {name} can't be read: {checked.problems[0]}; delete it and start a corrected one")
+        return checked.obj
+
+    async def policy(self, name: str | None) -> EvictionPolicy:
+        """The policy by name, the built-in one for None. Raises Failure where it is missing or invalid."""
+        if name is None:
+            return BUILT_IN_POLICY
+        checked = await self.checked(EvictionPolicy, name)
+        if checked.obj is None or checked.problems:
+            raise Failure(
+                f"EvictionPolicy {name} is not valid: {checked.problems[0]}; correct it: kubectl edit evp {name}"
+            )
+        return checked.obj
+
+    async def policy_of(self, run: MaintenanceRun) -> EvictionPolicy | None:
+        """For display: None where it is missing, invalid or not ours to read."""
+        from taintctl.ports.errors import ClusterError
+
+        try:
+            return await self.policy(run.spec.policy_name)
+        except (Failure, ClusterError):
+            return None
+
+    async def whoami(self) -> str:
+        """The caller's name as the API server knows it (SelfSubjectReview)."""
+        answer = await self.client.request(
+            "POST",
+            "/apis/authentication.k8s.io/v1/selfsubjectreviews",
+            dict,
+            body={"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"},
+        )
+        name = answer.get("status", {}).get("userInfo", {}).get("username", "")
+        if not name:
+            raise Failure("the API server does not say who you are; check the credentials in your kubeconfig")
+        return str(name)
+
+    async def patch_spec(self, kind: type[Own], name: str, *, uid: str, **fields: Any) -> dict[str, Any]:
+        """A merge patch of `spec`, only of that very object."""
+        return await self.cluster.patch(kind, name, {"spec": fields}, uid=uid)
+
+    async def installed(self) -> None:
+        """Raises Failure where the cluster does not serve our kinds."""
+        if await self.client.get(f"/apis/{API_VERSION}", dict) is None:
+            raise Failure(f"taintctl is not installed on {self.client.server}: no {API_VERSION} there; {INSTALL}")
+
+
+def _list_command(kind: type[Own]) -> str:
+    return "`taintctl status`" if kind.SHORT_NAMES[0] in ("mr", "mw") else f"`kubectl get {kind.SHORT_NAMES[0]}`"
