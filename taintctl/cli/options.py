@@ -6,15 +6,14 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from datetime import datetime, timedelta
 from functools import wraps
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, TypeVar
 
 import click
 
-P = ParamSpec("P")
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-class DurationType(click.ParamType):
+class DurationType(click.ParamType[timedelta]):
     """A duration as Kubernetes writes it, such as 1h30m."""
 
     name = "duration"
@@ -30,7 +29,7 @@ class DurationType(click.ParamType):
             self.fail(str(error), param, ctx)
 
 
-class TimeType(click.ParamType):
+class TimeType(click.ParamType[datetime]):
     """An RFC 3339 time with a zone."""
 
     name = "time"
@@ -89,21 +88,19 @@ def connection_of(
     return kubeconfig or settings.get("kubeconfig"), context_name or settings.get("context")
 
 
-def on_cluster(
-    function: Callable[Concatenate[Any, P], Awaitable[int | None]],
-) -> Callable[..., int | None]:
+def on_cluster(function: Callable[..., Awaitable[int | None]]) -> Callable[..., int | None]:
     """Makes a coroutine that takes a Session a click callback with connection options; it gives the exit status."""
 
     @click.pass_context
     @wraps(function)
     def command(
-        ctx: click.Context, /, *args: P.args, kubeconfig: str | None, context_name: str | None, **kwargs: P.kwargs
+        ctx: click.Context, /, *, kubeconfig: str | None, context_name: str | None, **kwargs: Any
     ) -> int | None:
         from taintctl.cli.session import Session
 
         async def whole() -> int | None:
             async with Session.open(*connection_of(ctx, kubeconfig, context_name)) as session:
-                return await function(session, *args, **kwargs)
+                return await function(session, **kwargs)
 
         return asyncio.run(whole())
 

@@ -46,7 +46,7 @@ def manifests(path: str) -> list[dict[str, Any]]:
         mark = getattr(error, "problem_mark", None)
         where = f" (line {mark.line + 1})" if mark else ""
         raise Failure(f"{name} is not valid YAML{where}: {getattr(error, 'problem', None) or error}") from None
-    objects = []
+    objects: list[Any] = []
     for document in found:
         if not isinstance(document, dict):
             raise Failure(f"{name} holds something that is not an object; it should have apiVersion, kind and spec")

@@ -10,7 +10,7 @@ from typing import Any
 from taintctl.adapters.kubernetes.client import Client
 from taintctl.adapters.kubernetes.cluster import KubernetesCluster
 from taintctl.adapters.kubernetes.config import Credentials
-from taintctl.api.base import API_VERSION
+from taintctl.adapters.kubernetes.discovery import Discovery, discover
 from taintctl.api.check import Checked, M, Own, check
 from taintctl.api.policy import BUILT_IN_POLICY, EvictionPolicy
 from taintctl.api.run import MaintenanceRun
@@ -26,26 +26,30 @@ class Session:
 
     client: Client
     cluster: KubernetesCluster
+    discovery: Discovery
     clock: Clock
 
     @classmethod
     @asynccontextmanager
     async def open(cls, kubeconfig: str | None, context: str | None) -> AsyncIterator[Session]:
-        """Raises ConfigError where no cluster is configured; nothing is asked of it yet."""
+        """Raises ConfigError where no cluster is configured, ClusterError where it does not answer, and Failure where
+        our kinds are not installed."""
         clock = SystemClock()
         async with Client(Credentials.from_environment(kubeconfig, context), clock) as client:
-            yield cls(client, KubernetesCluster(client, clock), clock)
+            discovery = await discover(client)
+            if discovery.missing_kinds:
+                missing = ", ".join(discovery.missing_kinds)
+                raise Failure(f"taintctl is not installed on {client.server} (no {missing}); {INSTALL}")
+            yield cls(client, KubernetesCluster(client, discovery, clock), discovery, clock)
 
     async def checked(self, kind: type[M], name: str) -> Checked[M]:
         """One object of ours with its problems. Raises Failure where there is none."""
         raw = await self.cluster.get(kind, name)
         if raw is None:
-            await self.installed()
             raise Failure(f"there is no {kind.KIND} {name}; {_list_command(kind)} lists what there is")
         return check(kind, raw)
 
     async def all(self, kind: type[M]) -> list[Checked[M]]:
-        await self.installed()
         return [check(kind, raw) for raw in await self.cluster.list(kind)]
 
     async def run(self, name: str) -> MaintenanceRun:
@@ -91,11 +95,6 @@ class Session:
     async def patch_spec(self, kind: type[Own], name: str, *, uid: str, **fields: Any) -> dict[str, Any]:
         """A merge patch of `spec`, only of that very object."""
         return await self.cluster.patch(kind, name, {"spec": fields}, uid=uid)
-
-    async def installed(self) -> None:
-        """Raises Failure where the cluster does not serve our kinds."""
-        if await self.client.get(f"/apis/{API_VERSION}", dict) is None:
-            raise Failure(f"taintctl is not installed on {self.client.server}: no {API_VERSION} there; {INSTALL}")
 
 
 def _list_command(kind: type[Own]) -> str:

@@ -28,5 +28,4 @@ async def explain(session: Session, name: str) -> None:
             raise Failure(f"window {name} can't be read: {checked.problems[0]}; correct it: kubectl edit mw {name}")
         say(explain_window(checked.obj, tuple(str(p) for p in checked.problems), session.clock.now()))
         return
-    await session.installed()
     raise Failure(f"there is no run and no window {name}; `taintctl status` lists them")

@@ -82,7 +82,8 @@ async def release(session: Session, run: str, wait: bool) -> int | None:
     found = await _under_way(session, run, "release")
     if found.status.phase is not Phase.IN_MAINTENANCE and found.status.reason != Reason.WAITING_FOR_RELEASE:
         raise Failure(
-            f"run {run} has no devices in maintenance to release: it is in {_phase(found)}; to stop it: taintctl cancel {run}"
+            f"run {run} has no devices in maintenance to release: it is in {_phase(found)}; "
+            f"to stop it: taintctl cancel {run}"
         )
     if found.spec.released:
         say(f"Run {run} is released already. Next: taintctl explain {run}")

@@ -35,7 +35,8 @@ async def status(session: Session, run: str | None, watch: bool, output: str) ->
     if run is None:
         if watch:
             raise click.UsageError("--watch follows one run: name it")
-        return await _list(session, output)
+        await _list(session, output)
+        return None
     if watch:
         last = await follow(session, run, ended)
         if last.status.phase is not Phase.SUCCEEDED:

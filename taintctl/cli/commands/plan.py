@@ -1,0 +1,248 @@
+"""`taintctl plan`: what a target would hit. Reads, and changes nothing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+import click
+
+from taintctl.api.base import API_VERSION, format_time
+from taintctl.api.plan import Plan, PlanCounts, PlannedDevice, Problem
+from taintctl.api.policy import EvictionPolicy
+from taintctl.api.reasons import PodEffect
+from taintctl.cli.errors import DONE, FAILED, Failure
+from taintctl.cli.options import on_cluster, output_option, target_options
+from taintctl.cli.output import emit
+from taintctl.cli.session import Session
+from taintctl.cli.targets import Template, from_file, from_flags, from_window, target_of
+from taintctl.cli.text import BAD, GOOD, Line, heading, line, plural, say, styled, table
+from taintctl.cli.views import plan as plan_view
+from taintctl.cli.views.run import target_text
+from taintctl.impact import build_plan
+from taintctl.policy import Evaluation, digest, evaluate, people_needed
+from taintctl.ports.cluster import Scope
+
+DEFAULT_TIME = timedelta(hours=1)
+"""How long a run is taken to have where neither a window nor a file says it: what `taintctl start` takes too."""
+NO_RUN_YET = "not-a-run-yet"
+"""Stands for the taint's default value, the name of a run that is not made yet; no toleration names it."""
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A plan, and what the policy says of it."""
+
+    template: Template
+    plan: Plan
+    policy: EvictionPolicy
+    evaluation: Evaluation
+    needed: int
+
+    @property
+    def digest(self) -> str:
+        return digest(self.plan, self.policy)
+
+    @property
+    def counts(self) -> PlanCounts:
+        return PlanCounts(
+            devices=len(self.plan.devices),
+            pods=len(self.plan.counted_pods),
+            namespaces=len(self.plan.namespaces),
+            tolerating_pods=sum(pod.effect is PodEffect.TOLERATES for pod in self.plan.pods),
+        )
+
+
+@dataclass(frozen=True)
+class _DeviceRow:
+    pool: str
+    device: str
+    uuid: str
+    node: str
+
+
+@click.command()
+@target_options
+@click.option("--window", help="The target, policy and times of this MaintenanceWindow.")
+@click.option("-f", "--filename", help="A file with one MaintenanceRun or MaintenanceWindow; - is stdin.")
+@click.option("--policy", help="Judge it by this EvictionPolicy instead.")
+@output_option
+@on_cluster
+async def plan(
+    session: Session,
+    driver: str | None,
+    pool: str | None,
+    device: str | None,
+    whole_driver: bool,
+    window: str | None,
+    filename: str | None,
+    policy: str | None,
+    output: str,
+) -> int:
+    """What a target would hit: devices, pods by what would happen to them, budgets, counts against limits, and
+    whether somebody would be asked. Changes nothing, and makes no rule.
+
+    Exit status 1 where the policy would not let the plan pass.
+
+    \b
+      taintctl plan --driver gpu.nvidia.com --pool node-7
+      taintctl plan --window nightly --policy careful
+    """
+    target = target_of(driver, pool, device, whole_driver)
+    if sum(map(bool, (target, window, filename))) > 1:
+        raise click.UsageError("give one of: target flags, --window, -f")
+    if window:
+        template = await from_window(session, window)
+    else:
+        template = from_file(filename) if filename else from_flags(target)
+    judged = await judge(session, template, policy)
+    if output in ("json", "yaml"):
+        emit(document(judged), output)
+    else:
+        say(render(judged, wide=output == "wide"))
+    return DONE if judged.evaluation.allowed else FAILED
+
+
+async def judge(session: Session, template: Template, policy_name: str | None) -> Judged:
+    """Reads the cluster live and plans as the controller does. Raises Failure where there can be no plan."""
+    policy = await session.policy(policy_name or template.spec.policy_name)
+    target = template.spec.target
+    assert target.driver is not None
+    snapshot = await session.cluster.snapshot(Scope(driver=target.driver, pool=target.pool))
+    taint = template.spec.taint
+    value = taint.value if taint.value is not None else NO_RUN_YET
+    found = build_plan(snapshot, target, key=taint.key, value=value)
+    if isinstance(found, Problem):
+        raise Failure(f"{found.reason}: {found.message}")
+    evaluation = evaluate(
+        found,
+        policy,
+        drain_timeout=template.spec.drain.timeout,
+        time_left=template.lasts or DEFAULT_TIME,
+    )
+    return Judged(template, found, policy, evaluation, people_needed(found, policy))
+
+
+def render(judged: Judged, *, wide: bool = False) -> list[Line]:
+    plan, policy = judged.plan, judged.policy
+    lines = [line(heading("Plan"), f" for {target_text(judged.template.spec.target)}, judged by policy {policy.name}")]
+    lines += plan_view.counts(judged.counts, policy.spec)
+    lines += [line(""), heading("Devices")]
+    lines += plan_view.devices([_device(d) for d in plan.devices], wide=wide)
+    lines += [line(""), heading("Pods"), *plan_view.pods(plan.pods, wide=wide, notes=_notes(plan))]
+    found = plan_view.budgets(plan.budgets)
+    lines += [line(""), *found] if found else []
+    rows = [
+        (
+            f"{r.pool}/{r.device}" if r.device else r.pool,
+            str(r.published),
+            str(r.allocated),
+            str(r.pods),
+            str(r.namespaces),
+        )
+        for r in plan.rules
+    ]
+    shown = rows if wide else rows[: plan_view.SHOWN]
+    lines += [line(""), heading("Rules that would be made, and what their dry run must say")]
+    lines += table(("SELECTOR", "PUBLISHED", "ALLOCATED", "PODS", "NAMESPACES"), shown, indent=2)
+    if len(rows) > len(shown):
+        lines.append(line(f"  and {len(rows) - len(shown)} more (-o wide shows them)"))
+    lines.append(line(""))
+    lines += plan_view.violations(judged.evaluation.warnings, "Warning")
+    lines += plan_view.violations(judged.evaluation.violations)
+    lines.append(_verdict(judged))
+    return lines
+
+
+def _verdict(judged: Judged) -> Line:
+    if not judged.evaluation.allowed:
+        count = plural(len(judged.evaluation.violations), "violation")
+        return line(styled("Would be blocked", BAD), f": {count} of policy {judged.policy.name}. Nothing was changed.")
+    sentence = plan_view.approval_sentence(judged.needed, judged.policy.spec)
+    return line(styled("Within policy", GOOD), f". {sentence} Nothing was changed.")
+
+
+def _device(found: PlannedDevice) -> _DeviceRow:
+    node = found.node if found.published else f"{found.node} (no longer published)".strip()
+    return _DeviceRow(found.id.pool, found.id.device, found.uuid, node)
+
+
+def _notes(plan: Plan) -> dict[str, str]:
+    """What to say beside a pod: when it goes, and what it is."""
+    notes = {}
+    for pod in plan.pods:
+        said = [f"on {', '.join(d.device for d in pod.devices[:4])}"] if pod.devices else []
+        said += [f"after {pod.toleration_seconds}s"] if pod.toleration_seconds is not None else []
+        said += ["terminating, not counted"] if pod.terminating else []
+        said += ["adminAccess: keeps no device busy"] if pod.admin_access and pod.effect is PodEffect.TOLERATES else []
+        notes[pod.key] = ", ".join(said)
+    return notes
+
+
+def document(judged: Judged) -> dict[str, Any]:
+    """For scripts. The shape is kept within v1alpha1: fields are added, not renamed."""
+    plan, policy = judged.plan, judged.policy
+    return {
+        "apiVersion": API_VERSION,
+        "kind": "Plan",
+        "target": judged.template.spec.target.dump(),
+        "policy": {"name": policy.name, "generation": policy.metadata.generation},
+        "digest": judged.digest,
+        "computedAt": format_time(plan.computed_at) if plan.computed_at else None,
+        "counts": judged.counts.dump(),
+        "devices": [
+            {
+                "driver": d.id.driver,
+                "pool": d.id.pool,
+                "device": d.id.device,
+                "uuid": d.uuid,
+                "node": d.node,
+                "published": d.published,
+            }
+            for d in plan.devices
+        ],
+        "pods": [
+            {
+                "namespace": p.namespace,
+                "name": p.name,
+                "uid": p.uid,
+                "owner": p.owner,
+                "node": p.node,
+                "effect": str(p.effect),
+                "tolerationSeconds": p.toleration_seconds,
+                "terminating": p.terminating,
+                "adminAccess": p.admin_access,
+                "claims": list(p.claims),
+                "devices": [str(d) for d in p.devices],
+            }
+            for p in plan.pods
+        ],
+        "rules": [
+            {
+                "driver": r.driver,
+                "pool": r.pool,
+                "device": r.device,
+                "published": r.published,
+                "allocated": r.allocated,
+                "pods": r.pods,
+                "namespaces": r.namespaces,
+            }
+            for r in plan.rules
+        ],
+        "budgets": [
+            {"namespace": b.namespace, "name": b.name, "allowed": b.allowed, "needed": b.needed} for b in plan.budgets
+        ],
+        "violations": [_said(v) for v in judged.evaluation.violations],
+        "warnings": [_said(v) for v in judged.evaluation.warnings],
+        "approval": {"needed": judged.needed},
+    }
+
+
+def _said(violation: Any) -> dict[str, str]:
+    return {
+        "check": violation.check,
+        "limit": violation.limit,
+        "actual": violation.actual,
+        "message": violation.message,
+    }

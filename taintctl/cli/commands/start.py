@@ -1,0 +1,118 @@
+"""`taintctl start`: a run now, from a window or a target."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime, timedelta
+from typing import Any
+
+import click
+
+from taintctl.api.base import API_VERSION, format_duration, format_time
+from taintctl.api.check import check
+from taintctl.api.reasons import Phase
+from taintctl.api.run import MaintenanceRun
+from taintctl.cli.commands.plan import DEFAULT_TIME
+from taintctl.cli.errors import Failure
+from taintctl.cli.follow import follow, in_maintenance, outcome
+from taintctl.cli.options import DURATION, TIME, on_cluster, target_options
+from taintctl.cli.session import Session
+from taintctl.cli.targets import Template, from_flags, from_window, target_of
+from taintctl.cli.text import moment, say
+from taintctl.ports.errors import Conflict
+
+
+@click.command()
+@target_options
+@click.option("--window", help="What this MaintenanceWindow would start, but now.")
+@click.option("--policy", help="The EvictionPolicy; default: the window's, else every eviction needs an approval.")
+@click.option("--notice", type=DURATION, help="How long NoSchedule stands before eviction.")
+@click.option("--drain-timeout", type=DURATION, help="How long pods may take to go.")
+@click.option("--work-duration", type=DURATION, help="The work takes this long; default: until `taintctl complete`.")
+@click.option("--start-at", type=TIME, help="No eviction before this time; default: now.")
+@click.option("--duration", type=DURATION, help="Deadline this long after the start; default: the window's, else 1h.")
+@click.option("--deadline", type=TIME, help="No eviction after this time, instead of --duration.")
+@click.option("--reason", help="Why, for whoever is asked to approve.")
+@click.option("--name", help="The run's name; default: made from the window or the target.")
+@click.option("--wait", is_flag=True, help="Follow it until its devices are in maintenance, or it ends.")
+@on_cluster
+async def start(
+    session: Session,
+    driver: str | None,
+    pool: str | None,
+    device: str | None,
+    whole_driver: bool,
+    window: str | None,
+    name: str | None,
+    wait: bool,
+    **given: Any,
+) -> int | None:
+    """Starts a MaintenanceRun: a dry run first, then policy, approval where asked, notice, and only then eviction.
+
+    \b
+      taintctl start --window nightly --reason "firmware"
+      taintctl start --driver gpu.nvidia.com --pool node-7 --duration 2h --wait
+    """
+    target = target_of(driver, pool, device, whole_driver)
+    if window and target:
+        raise click.UsageError("give target flags or --window, not both")
+    if given["duration"] and given["deadline"]:
+        raise click.UsageError("give --duration or --deadline, not both")
+    template = await from_window(session, window) if window else from_flags(target)
+    spec = run_spec(template, given, session.clock.now(), await session.whoami())
+    metadata = {"name": name} if name else {"generateName": f"{slug(template)}-"}
+    body = {"apiVersion": API_VERSION, "kind": MaintenanceRun.KIND, "metadata": metadata, "spec": spec}
+    checked = check(MaintenanceRun, {**body, "metadata": {"name": name or "generated"}})
+    if checked.obj is None or checked.problems:
+        raise click.UsageError(str(checked.problems[0]))
+    try:
+        created = await session.cluster.create(MaintenanceRun, body)
+    except Conflict:
+        raise Failure(f"there is a run {name} already; choose another --name, or see: taintctl status {name}") from None
+    run = str(created["metadata"]["name"])
+    say(
+        f"Run {run} is made; nothing is evicted before {_before(checked.obj)}, and nothing after the deadline, "
+        f"{moment(checked.obj.spec.deadline)}."
+    )
+    if not wait:
+        say(f"Next: taintctl status {run} --watch")
+        return None
+    return outcome(await follow(session, run, in_maintenance), Phase.IN_MAINTENANCE, Phase.SUCCEEDED)
+
+
+def _before(run: MaintenanceRun) -> str:
+    start_at = run.spec.start_at
+    steps = "its dry run, policy and approval"
+    return f"{moment(start_at)} and {steps}" if start_at else steps
+
+
+def run_spec(template: Template, given: dict[str, Any], now: datetime, caller: str) -> dict[str, Any]:
+    """The spec: the template's fields, what was given instead, and when."""
+    spec: dict[str, Any] = dict(template.raw)
+    begins: datetime = given["start_at"] or now
+    lasts: timedelta = given["duration"] or template.lasts or DEFAULT_TIME
+    spec["deadline"] = format_time(given["deadline"] or begins + lasts)
+    if given["start_at"]:
+        spec["startAt"] = format_time(given["start_at"])
+    if given["policy"]:
+        spec["policyName"] = given["policy"]
+    if given["notice"] is not None:
+        spec["notice"] = format_duration(given["notice"])
+    if given["drain_timeout"] is not None:
+        spec["drain"] = {"timeout": format_duration(given["drain_timeout"])}
+    if given["work_duration"] is not None:
+        spec["work"] = {"mode": "Duration", "duration": format_duration(given["work_duration"])}
+    trigger = {"type": "Manual", "reason": given["reason"]}
+    trigger["windowName"] = template.window.name if template.window else None
+    spec["trigger"] = {key: value for key, value in trigger.items() if value is not None}
+    spec["requestedBy"] = caller
+    return spec
+
+
+def slug(template: Template) -> str:
+    """The beginning of a name, from the window or the target: lower case letters, digits and dashes."""
+    target = template.spec.target
+    text = template.window.name if template.window else target.pool or target.driver or "run"
+    if not template.window and target.device:
+        text += f"-{target.device}"
+    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")[:50].rstrip("-") or "run"
