@@ -20,10 +20,11 @@ from taintctl.api.objects import (
 )
 from taintctl.ports.cluster import Scope
 
-K = TypeVar("K", ResourceSlice, ResourceClaim, Pod, Node, PodDisruptionBudget, DeviceClass)
+Kept = ResourceSlice | ResourceClaim | Pod | Node | PodDisruptionBudget | DeviceClass
+K = TypeVar("K", bound=Kept)
 
 
-def key(obj: ResourceSlice | ResourceClaim | Pod | Node | PodDisruptionBudget | DeviceClass) -> tuple[str, str]:
+def key(obj: Kept) -> tuple[str, str]:
     return (obj.metadata.namespace, obj.metadata.name)
 
 

@@ -1,0 +1,236 @@
+"""The lean cache: the whole cluster's pods, claims, slices, nodes, budgets and classes, with only the fields in use.
+
+One list and one watch a kind, kept for ever. It knows how old it is: since when the watch that was silent longest has
+heard neither an event nor a bookmark. Nothing final is decided from it (a snapshot of it is not `live`): its watches
+run beside each other, so a claim may name a pod that the other watch has not brought yet.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from contextlib import aclosing
+from datetime import datetime, timedelta
+from typing import Any, Generic, TypeVar
+
+from taintctl.adapters.kubernetes.client import Client, path
+from taintctl.adapters.kubernetes.index import Index
+from taintctl.adapters.kubernetes.selection import (
+    Kept,
+    assemble,
+    holders,
+    involved_nodes,
+    key,
+    lean,
+    pools_of,
+    slice_nodes,
+)
+from taintctl.adapters.kubernetes.status import Expired
+from taintctl.adapters.kubernetes.watch import watch
+from taintctl.api.objects import (
+    DeviceClass,
+    Node,
+    Pod,
+    PodDisruptionBudget,
+    ResourceClaim,
+    ResourceSlice,
+    Snapshot,
+)
+from taintctl.ports.clock import Clock
+from taintctl.ports.cluster import Scope
+from taintctl.ports.errors import ClusterError, Unavailable
+
+log = logging.getLogger("taintctl.cache")
+
+K = TypeVar("K", bound=Kept)
+Key = tuple[str, str]
+PoolKey = tuple[str, str]
+OnChange = Callable[[str, str], None]
+"""Called with driver and pool of devices whose slices, claims, pods or nodes changed. Budgets and classes call nobody:
+a run that is blocked by a budget looks again by itself."""
+
+FIRST_BACKOFF = 1.0
+LAST_BACKOFF = 30.0
+
+
+class Mirror(Generic[K]):
+    """One kind, as a list and a watch keep it."""
+
+    def __init__(
+        self, client: Client, clock: Clock, url: str, kind: type[K], changed: Callable[[K | None, K | None], None]
+    ) -> None:
+        self._client = client
+        self._clock = clock
+        self._url = url
+        self._kind = kind
+        self._changed = changed
+        self.objects: dict[Key, K] = {}
+        self.heard_at: datetime | None = None
+        """When the server last said anything; None: never listed."""
+        self.relists = 0
+
+    async def run(self) -> None:
+        """Until cancelled: what the server refuses or garbles is tried again with backoff."""
+        failures = 0
+        while True:
+            before = self.heard_at
+            try:
+                await self._list_and_watch()
+            except ClusterError as error:
+                failures = 0 if self.heard_at != before else failures + 1
+                expired = isinstance(error, Expired)
+                log.log(
+                    logging.INFO if expired else logging.WARNING, "%s is listed again: %s", self._url, error.message
+                )
+                if not expired or failures:
+                    await self._clock.sleep(min(FIRST_BACKOFF * 2.0 ** min(failures, 10), LAST_BACKOFF))
+
+    async def _list_and_watch(self) -> None:
+        asked_at = self._clock.now()
+        listing = await self._client.list(self._url, self._kind)
+        self.relists += 1
+        self._replace(listing.items)
+        self.heard_at = asked_at
+        events = watch(self._client, self._clock, self._url, self._kind, listing.resource_version)
+        async with aclosing(events) as changes:  # type: ignore[type-var]
+            async for event in changes:
+                if event.object is not None:
+                    self._apply(lean(event.object), gone=event.type == "DELETED")
+                self.heard_at = self._clock.now()
+
+    def _replace(self, items: Iterable[K]) -> None:
+        fresh = {key(item): lean(item) for item in items}
+        for gone in [known for known in self.objects if known not in fresh]:
+            self._changed(self.objects.pop(gone), None)
+        for name, item in fresh.items():
+            old = self.objects.get(name)
+            self.objects[name] = item
+            if old is None or old != item:
+                self._changed(old, item)
+
+    def _apply(self, item: K, *, gone: bool) -> None:
+        name = key(item)
+        old = self.objects.pop(name, None)
+        if gone:
+            if old is not None:
+                self._changed(old, None)
+            return
+        self.objects[name] = item
+        self._changed(old, item)
+
+
+class LeanCache:
+    """Implements ports.cluster.Cache. `run()` keeps it current; `on_change` hears which pools changed."""
+
+    def __init__(self, client: Client, object_version: str, clock: Clock) -> None:
+        self._clock = clock
+        self.on_change: OnChange | None = None
+        resources = path("apis", "resource.k8s.io", object_version)
+
+        def mirror(url: str, kind: type[Any], changed: Callable[[Any, Any], None]) -> Mirror[Any]:
+            return Mirror(client, clock, url, kind, changed)
+
+        self._slices: Mirror[ResourceSlice] = mirror(f"{resources}/resourceslices", ResourceSlice, self._slice)
+        self._claims: Mirror[ResourceClaim] = mirror(f"{resources}/resourceclaims", ResourceClaim, self._claim)
+        self._pods: Mirror[Pod] = mirror("/api/v1/pods", Pod, self._pod)
+        self._nodes: Mirror[Node] = mirror("/api/v1/nodes", Node, self._node)
+        self._budgets: Mirror[PodDisruptionBudget] = mirror(
+            "/apis/policy/v1/poddisruptionbudgets", PodDisruptionBudget, lambda _old, _new: None
+        )
+        self._classes: Mirror[DeviceClass] = mirror(f"{resources}/deviceclasses", DeviceClass, lambda _old, _new: None)
+        self._claims_by_driver: Index[str] = Index()
+        self._claims_by_pool: Index[PoolKey] = Index()
+        self._claims_by_holder: Index[str] = Index()
+        self._pods_by_uid: Index[str] = Index()
+        self._pods_by_node: Index[str] = Index()
+        self._slices_by_driver: Index[str] = Index()
+        self._slices_by_node: Index[str] = Index()
+
+    @property
+    def _mirrors(self) -> tuple[Mirror[Any], ...]:
+        return (self._slices, self._claims, self._pods, self._nodes, self._budgets, self._classes)
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            for mirror in self._mirrors:
+                group.create_task(mirror.run())
+
+    def age(self) -> timedelta | None:
+        oldest = self._oldest()
+        return None if oldest is None else self._clock.now() - oldest
+
+    def _oldest(self) -> datetime | None:
+        heard = [mirror.heard_at for mirror in self._mirrors]
+        return None if None in heard else min(h for h in heard if h is not None)
+
+    async def snapshot(self, scope: Scope) -> Snapshot:
+        oldest = self._oldest()
+        if oldest is None:
+            raise Unavailable("The cache is not filled yet; it will be once the API server has answered every list.")
+        slices = [self._slices.objects[k] for k in self._slices_by_driver.get(scope.driver)]
+        claim_keys = (
+            self._claims_by_driver.get(scope.driver)
+            if scope.pool is None
+            else self._claims_by_pool.get((scope.driver, scope.pool))
+        )
+        claims = [self._claims.objects[k] for k in claim_keys]
+        held = {k for uid in holders(claims) for k in self._pods_by_uid.get(uid)}
+        around = {k for node in involved_nodes(slices, scope) for k in self._pods_by_node.get(node)}
+        pods = [self._pods.objects[k] for k in held | around]
+        names = {p.spec.node_name for p in pods} | involved_nodes(slices, scope)
+        return assemble(
+            scope,
+            slices=slices,
+            claims=claims,
+            pods=pods,
+            nodes=[node for name in names if (node := self._nodes.objects.get(("", name or ""))) is not None],
+            budgets=self._budgets.objects.values(),
+            classes=self._classes.objects.values(),
+            taken_at=oldest,
+            live=False,
+        )
+
+    def _slice(self, old: ResourceSlice | None, new: ResourceSlice | None) -> None:
+        self._slices_by_driver.move(old, new, lambda s: (s.spec.driver,))
+        self._slices_by_node.move(old, new, slice_nodes)
+        self._tell((s.spec.driver, s.spec.pool.name) for s in (old, new) if s is not None)
+
+    def _claim(self, old: ResourceClaim | None, new: ResourceClaim | None) -> None:
+        self._claims_by_driver.move(old, new, lambda c: (driver for driver, _pool in pools_of(c)))
+        self._claims_by_pool.move(old, new, pools_of)
+        self._claims_by_holder.move(old, new, lambda c: holders((c,)))
+        self._tell(pool for c in (old, new) if c is not None for pool in pools_of(c))
+
+    def _pod(self, old: Pod | None, new: Pod | None) -> None:
+        self._pods_by_uid.move(old, new, lambda p: (p.metadata.uid,))
+        self._pods_by_node.move(old, new, lambda p: (p.spec.node_name,) if p.spec.node_name else ())
+        if old is not None and new is not None and _same_use(old, new):
+            return
+        uids = {p.metadata.uid for p in (old, new) if p is not None}
+        claims = {k for uid in uids for k in self._claims_by_holder.get(uid)}
+        self._tell(pool for k in claims for pool in pools_of(self._claims.objects[k]))
+
+    def _node(self, old: Node | None, new: Node | None) -> None:
+        if old is not None and new is not None and old.ready == new.ready:
+            return
+        name = (new or old).metadata.name  # type: ignore[union-attr]
+        near = (self._slices.objects[k] for k in self._slices_by_node.get(name))
+        self._tell((s.spec.driver, s.spec.pool.name) for s in near)
+
+    def _tell(self, pools: Iterable[PoolKey]) -> None:
+        if self.on_change is not None:
+            for driver, pool in set(pools):
+                self.on_change(driver, pool)
+
+
+def _same_use(old: Pod, new: Pod) -> bool:
+    """Whether a pod that changed still uses what it used: the rest of its status is nobody's concern here."""
+    return (
+        old.metadata.uid == new.metadata.uid
+        and old.metadata.deletion_timestamp == new.metadata.deletion_timestamp
+        and old.metadata.labels == new.metadata.labels
+        and old.spec == new.spec
+        and old.status == new.status
+    )
