@@ -415,9 +415,7 @@ class Store:
                 if "status" in old:
                     new["status"] = old["status"]
             return
-        kept = {"status"} if subresource == "status" else {"spec"} if subresource == "binding" else set()
-        if subresource == "finalize":
-            kept = {"spec"}
+        kept = _WRITTEN_BY[subresource]
         for part in (set(new) | set(old)) - kept - {"metadata", "apiVersion", "kind"}:
             if part in old:
                 new[part] = old[part]
@@ -477,6 +475,9 @@ class Store:
 def _content(obj: Object) -> Object:
     return {k: v for k, v in obj.items() if k not in {"metadata", "status", "apiVersion", "kind"}}
 
+
+_WRITTEN_BY = {"status": {"status"}, "binding": {"spec", "status"}, "finalize": {"spec"}}
+"""The parts of an object that a write of a subresource takes; everything else stays as it was."""
 
 _META_ORDER = (
     "name",

@@ -56,8 +56,7 @@ def follow_definitions(store: Store) -> None:
             return
         old = event.old
         if old is None or old["spec"] != event.obj["spec"]:
-            strategy = CustomStrategy(served_version(event.obj)["schema"]["openAPIV3Schema"])
-            store.resources.register(info, strategy)
+            store.resources.register(info, CustomStrategy(served_version(event.obj)))
 
     store.subscribe(DEFINITIONS, on_change)
 

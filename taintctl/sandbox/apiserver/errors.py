@@ -28,16 +28,16 @@ class ApiError(Exception):
 
     def to_status(self) -> dict[str, Any]:
         """The `Status` object of the answer."""
-        return {
+        status: dict[str, Any] = {
             "kind": "Status",
             "apiVersion": "v1",
             "metadata": {},
             "status": "Failure",
             "message": self.message,
-            "reason": self.reason,
-            "details": self.details,
-            "code": self.status,
         }
+        if self.reason:
+            status["reason"] = self.reason
+        return status | {"details": self.details, "code": self.status}
 
 
 @dataclass(frozen=True)

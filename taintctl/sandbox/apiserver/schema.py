@@ -246,9 +246,7 @@ _COMBINATIONS: dict[str, _Judge] = {
     "allOf": lambda good, total: "" if good == total else "must validate all the schemas (allOf)",
     "anyOf": lambda good, total: "" if good else "must validate at least one schema (anyOf)",
     "oneOf": lambda good, total: (
-        ""
-        if good == 1
-        else f"must validate one and only one schema (oneOf). Found {good if good else 'none'} valid"
+        "" if good == 1 else f"must validate one and only one schema (oneOf). Found {good if good else 'none'} valid"
     ),
 }
 

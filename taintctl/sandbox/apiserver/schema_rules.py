@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from taintctl.cel.environment import CelError, compile_rule
-from taintctl.sandbox.apiserver.errors import FieldError, duplicate, forbidden_field, required
+from taintctl.sandbox.apiserver.errors import FieldError, duplicate, forbidden_field, invalid_value, required
 from taintctl.sandbox.apiserver.meta import Object
-from taintctl.sandbox.apiserver.schema import MISSING, by_key, child, list_key
+from taintctl.sandbox.apiserver.schema import MISSING, by_key, child, list_key, type_name
 
 _OLD = re.compile(r"\boldSelf\b")
 
@@ -94,38 +94,30 @@ def _asked(rule: _Rule, value: Any, old: Any, path: str) -> Iterator[FieldError]
         yield _error("FieldValueInvalid", path, value, f"rule evaluation error: {error}: evaluating rule: {rule.text}")
         return
     if holds is not True:
-        yield _error(rule.reason, path + rule.field_path, value, _message(rule, values))
+        expressed = _from_expression(rule, values)
+        why = expressed or rule.message or f"failed rule: {rule.text}"
+        yield _error(rule.reason, path + rule.field_path, value, why, shown=not expressed)
 
 
-def _message(rule: _Rule, values: dict[str, Any]) -> str:
-    if rule.message_expression:
-        try:
-            text = compile_rule(rule.message_expression, ("self", "oldSelf"))(**values)
-        except CelError:
-            text = ""
-        if isinstance(text, str) and text.strip():
-            return text
-    return rule.message or f"failed rule: {rule.text}"
+def _from_expression(rule: _Rule, values: dict[str, Any]) -> str:
+    """The message of `messageExpression`; empty where there is none or it fails, as upstream falls back."""
+    if not rule.message_expression:
+        return ""
+    try:
+        text = compile_rule(rule.message_expression, ("self", "oldSelf"))(**values)
+    except CelError:
+        return ""
+    return text.strip() if isinstance(text, str) and "\n" not in text.strip() else ""
 
 
-def _error(reason: str, path: str, value: Any, why: str) -> FieldError:
+def _error(reason: str, path: str, value: Any, why: str, *, shown: bool = True) -> FieldError:
     if reason == "FieldValueForbidden":
         return forbidden_field(path, why)
     if reason == "FieldValueRequired":
         return required(path, why)
     if reason == "FieldValueDuplicate":
         return duplicate(path, why)
-    return FieldError("FieldValueInvalid", path, f"Invalid value: {_shown(value)}: {why}")
-
-
-def _shown(value: Any) -> str:
-    """Upstream names the type of an object or a list here, and the value of a scalar."""
-    if isinstance(value, dict):
-        return '"object"'
-    if isinstance(value, list):
-        return '"array"'
-    if isinstance(value, bool):
-        return '"boolean"'
-    if isinstance(value, int):
-        return '"integer"'
-    return '"number"' if isinstance(value, float) else '"string"'
+    if not shown:
+        return FieldError("FieldValueInvalid", path, f"Invalid value: {why}")
+    # Upstream names the type of an object or a list, and shows the value of a scalar.
+    return invalid_value(path, type_name(value) if isinstance(value, (dict, list)) else value, why)

@@ -12,7 +12,7 @@ from taintctl.sandbox.apiserver.strategies.dra import (
     TaintRuleStrategy,
 )
 from taintctl.sandbox.apiserver.strategies.pods import PodStrategy
-from taintctl.sandbox.apiserver.strategies.policy import BudgetStrategy
+from taintctl.sandbox.apiserver.strategies.policy import AdmissionPolicyStrategy, BudgetStrategy
 
 _PLAIN = Strategy()
 _RBAC = RBACStrategy()
@@ -35,7 +35,7 @@ _STRATEGIES: dict[str, Strategy] = {
     "resourceclaimtemplates.resource.k8s.io": ClaimTemplateStrategy(),
     "devicetaintrules.resource.k8s.io": TaintRuleStrategy(),
     "customresourcedefinitions.apiextensions.k8s.io": DefinitionStrategy(),
-    "validatingadmissionpolicies.admissionregistration.k8s.io": StatusStrategy(),
+    "validatingadmissionpolicies.admissionregistration.k8s.io": AdmissionPolicyStrategy(),
     "clusterroles.rbac.authorization.k8s.io": _RBAC,
     "clusterrolebindings.rbac.authorization.k8s.io": _RBAC,
     "roles.rbac.authorization.k8s.io": _RBAC,

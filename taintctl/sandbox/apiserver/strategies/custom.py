@@ -11,11 +11,12 @@ from taintctl.sandbox.apiserver.strategies.base import Strategy
 
 
 class CustomStrategy(Strategy):
-    """One definition's schema and CEL rules."""
+    """One definition's version: its schema, CEL rules and printer columns."""
 
-    def __init__(self, openapi: Object) -> None:
-        self.openapi = openapi
-        self._rules = schema_rules.Rules(openapi)
+    def __init__(self, version: Object) -> None:
+        self.version = version
+        self.openapi: Object = version["schema"]["openAPIV3Schema"]
+        self._rules = schema_rules.Rules(self.openapi)
 
     def unknown_fields(self, obj: Object) -> list[str]:
         """The paths that pruning would drop, for `fieldValidation=Strict` and `Warn`."""
