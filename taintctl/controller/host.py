@@ -47,7 +47,7 @@ class ControllerOptions:
     lease_namespace: str = DEFAULT_LEASE_NAMESPACE
     """The same for every controller of a cluster: it is what keeps a second one from working too."""
     probes_host: str = "0.0.0.0"  # noqa: S104 (the kubelet asks from outside the pod)
-    probes_port: int | None = 8080
+    probes_port: int | None = 8081
     """None: no probes; 0: any free port, named in the log."""
     workers: int = 4
     log_format: LogFormat = "text"
@@ -120,7 +120,7 @@ class _Host:
         version = discovery.require_rules()
         discovery.require_objects()
         discovery.require_kinds()
-        log.info("Kubernetes %s at %s, rules at %s", discovery.server_version, self._client.server, version)
+        log.info("Kubernetes %s at %s, rules at %s", discovery.server_version, self._client.where, version)
         return discovery
 
     async def _work(self, discovery: Discovery, lease: LeaderElection) -> int:

@@ -92,8 +92,9 @@ class Client:
             self._session = None
 
     @property
-    def server(self) -> str:
-        return self._credentials.connection.server
+    def where(self) -> str:
+        """The API server's host and port."""
+        return self._credentials.connection.where
 
     async def call(
         self,
@@ -259,15 +260,11 @@ class Client:
         )
 
     def _no_answer(self, error: BaseException, what: str) -> str:
-        server = URL(self.server)
-        where = f"{server.host}:{server.port}"
         if isinstance(error, aiohttp.ClientConnectorCertificateError | aiohttp.ClientConnectorSSLError):
-            return f"TLS with the API server at {where} failed: {one_line(str(error), 200)}; check its CA certificate."
+            return f"TLS with the API server at {self.where} failed: {one_line(str(error), 200)}; check its CA certificate."
         if isinstance(error, TimeoutError):
-            return f"The API server at {where} did not answer in time ({what})."
-        return (
-            f"The API server at {where} can't be reached ({what}): {one_line(str(error) or type(error).__name__, 200)}"
-        )
+            return f"The API server at {self.where} did not answer in time ({what})."
+        return f"The API server at {self.where} can't be reached ({what}): {one_line(str(error) or type(error).__name__, 200)}"
 
 
 def _backoff(attempt: int) -> float:

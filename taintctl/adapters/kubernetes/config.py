@@ -35,15 +35,22 @@ class ConfigError(ClusterError):
 
 @dataclass(frozen=True)
 class Connection:
-    """How to reach the API server. Files rather than contents; no secret is in its text."""
+    """How to reach the API server. Files rather than contents; what may hold a secret is not in its text."""
 
-    server: str
+    server: str = field(repr=False)
+    """A base URL. Its path can be a secret (the sandbox's is): people are shown `where`."""
     ca_file: str | None = None
     cert_file: str | None = None
     key_file: str | None = None
     verify: bool = True
     tls_server_name: str | None = None
     proxy: str | None = field(default=None, repr=False)
+
+    @property
+    def where(self) -> str:
+        """Host and port, for messages."""
+        url = urlsplit(self.server)
+        return f"{url.hostname}:{url.port}" if url.port else str(url.hostname)
 
     def ssl_context(self) -> ssl.SSLContext:
         """TLS as the kubeconfig asks for it. Raises ConfigError where a certificate can't be read."""

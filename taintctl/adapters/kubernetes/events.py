@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import secrets
 from collections import OrderedDict
@@ -26,6 +27,8 @@ MAX_TEXT = 1024
 BURST = 25
 """Events that an object may have at once; after that one a second. client-go allows as many, and then far fewer."""
 REPEATS_WITHIN = timedelta(minutes=10)
+TIMEOUT = 5.0
+"""Seconds that an event may hold up a run."""
 MAX_OBJECTS = 1000
 MAX_KINDS = 50
 """Different events remembered for each object."""
