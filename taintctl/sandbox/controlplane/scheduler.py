@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Hashable, Mapping
 from typing import Any
 
 from taintctl.ports.clock import Clock
-from taintctl.sandbox.controlplane.allocator import Allocator, CannotAllocateError
+from taintctl.sandbox.controlplane.allocator import CannotAllocateError
 from taintctl.sandbox.controlplane.binder import Binder, Decision
 from taintctl.sandbox.controlplane.events import Recorder
 from taintctl.sandbox.controlplane.objects import (
@@ -29,7 +29,6 @@ from taintctl.sandbox.controlplane.objects import (
     node_selector_matches,
     ref,
     set_condition,
-    terminal,
 )
 from taintctl.sandbox.controlplane.podclaims import (
     ExtendedRequest,
@@ -40,7 +39,8 @@ from taintctl.sandbox.controlplane.podclaims import (
     is_for_pod,
     used_claims,
 )
-from taintctl.sandbox.controlplane.taints import DeviceID, schedulable_on
+from taintctl.sandbox.controlplane.scheduler_cache import SchedulerCache
+from taintctl.sandbox.controlplane.taints import schedulable_on
 from taintctl.sandbox.controlplane.worker import Controller
 from taintctl.sandbox.store import ApiError, Event, Store
 
@@ -72,11 +72,7 @@ class Scheduler(Controller):
         self._events = Recorder(store, "default-scheduler")
 
     def reset(self) -> None:
-        self._allocator = Allocator()
-        self._nodes: dict[str, Obj] = {}
-        self._pods_on: dict[str, dict[Ref, Obj]] = defaultdict(dict)
-        self._in_use: Counter[DeviceID] = Counter()
-        self._assumed: dict[Ref, Decision] = {}
+        self._cache = SchedulerCache()
         self._waiting: set[Ref] = set()
         self._attempts: Counter[Ref] = Counter()
         self._binding: set[asyncio.Task[None]] = set()
@@ -98,59 +94,19 @@ class Scheduler(Controller):
         self._take(event.key, event.old or (event.obj if gone else None), None if gone else event.obj)
 
     def _take(self, key: str, old: Obj | None, new: Obj | None) -> None:
-        match key:
-            case "pods":
-                self._take_pod(old, new)
-                return
-            case "nodes":
-                self._put(self._nodes, old, new)
-            case "resourceslices.resource.k8s.io":
-                self._allocator.inventory.change(old, new)
-                if new is None and old is not None:
-                    self._allocator.selectors.forget_slice(meta(old)["name"])
-            case "deviceclasses.resource.k8s.io":
-                self._put(self._allocator.classes, old, new)
-            case "devicetaintrules.resource.k8s.io":
-                self._put(self._allocator.rules, old, new)
-                if old is not None and new is not None and old["spec"] == new["spec"]:
-                    return
-            case "resourceclaims.resource.k8s.io":
-                for claim, step in ((old, -1), (new, 1)):
-                    for result in allocation_results(claim) if claim is not None else ():
-                        if not result.get("adminAccess"):
-                            self._count(DeviceID(result["driver"], result["pool"], result["device"]), step)
-                if (
-                    new is not None
-                    and old is not None
-                    and not (allocation_results(old) and not allocation_results(new))
-                ):
-                    return
-        self._move_waiting()
-
-    def _count(self, device: DeviceID, step: int) -> None:
-        self._in_use[device] += step
-        if self._in_use[device] <= 0:
-            del self._in_use[device]
-
-    @staticmethod
-    def _put(into: dict[str, Obj], old: Obj | None, new: Obj | None) -> None:
-        if new is not None:
-            into[meta(new)["name"]] = new
-        elif old is not None:
-            into.pop(meta(old)["name"], None)
+        if key == PODS:
+            self._take_pod(old, new)
+        elif self._cache.take(key, old, new):
+            self._move_waiting()
 
     def _take_pod(self, old: Obj | None, new: Obj | None) -> None:
+        if self._cache.take_pod(old, new):
+            self._move_waiting()
         pod = new or old
         if pod is None:
             return
         key = ref(pod)
-        on = node_name(pod)
-        if on:
-            if new is not None and not terminal(new):
-                self._pods_on[on][key] = new
-            elif self._pods_on[on].pop(key, None) is not None:
-                self._move_waiting()
-        if new is None or on or deleting(new):
+        if new is None or node_name(new) or deleting(new):
             self._waiting.discard(key)
             self._attempts.pop(key, None)
             return
@@ -168,7 +124,13 @@ class Scheduler(Controller):
         assert isinstance(item, Ref)
         self._waiting.discard(item)
         pod = self.store.find(PODS, item.namespace, item.name)
-        if pod is None or meta(pod)["uid"] != item.uid or node_name(pod) or deleting(pod) or item in self._assumed:
+        if (
+            pod is None
+            or meta(pod)["uid"] != item.uid
+            or node_name(pod)
+            or deleting(pod)
+            or item in self._cache.assumed
+        ):
             return None
         if pod["spec"].get("schedulingGates"):
             return None
@@ -179,12 +141,15 @@ class Scheduler(Controller):
             self._waiting.add(item)
             return None
         except CannotAllocateError as error:
-            self._unschedulable(pod, f"0/{len(self._nodes)} nodes are available: {error}.")
+            self._unschedulable(pod, f"0/{len(self._cache.nodes)} nodes are available: {error}.")
             return None
         if isinstance(decision, str):
             self._unschedulable(pod, decision)
             return None
-        self._assume(decision)
+        self._cache.assume(decision, pod)
+        task = asyncio.get_running_loop().create_task(self._bind(decision), name=f"sandbox bind {item.name}")
+        self._binding.add(task)
+        task.add_done_callback(self._binding.discard)
         return None
 
     async def _decide(self, pod: Obj) -> Decision | str:
@@ -192,14 +157,10 @@ class Scheduler(Controller):
         claims = self._claims(pod)
         extended = extended_requests(pod)
         open_claims = [claim for claim in claims if not allocation_results(claim)]
-        in_use = set(self._in_use)
-        for other in self._assumed.values():
-            if any(ref(claim) in other.allocated for claim in open_claims):
-                raise _WaitingForClaims
-            in_use |= other.devices
+        if any(ref(claim) in self._cache.allocating for claim in open_claims):
+            raise _WaitingForClaims
         reasons: Counter[str] = Counter()
-        by_load = sorted(self._nodes.values(), key=lambda node: (self._load(meta(node)["name"]), meta(node)["name"]))
-        for looked_at, node in enumerate(by_load, start=1):
+        for looked_at, node in enumerate(self._cache.nodes_by_load(), start=1):
             if looked_at % NODES_AT_ONCE == 0:
                 await asyncio.sleep(0)
             reason = self._node_refuses(node, pod, claims) or self._lacks(node, pod, extended)
@@ -210,13 +171,13 @@ class Scheduler(Controller):
                 (request, device_class)
                 for request in extended
                 if not self._device_plugin(node, request.resource)
-                and (device_class := class_of(request.resource, self._allocator.classes.values())) is not None
+                and (device_class := class_of(request.resource, self._cache.allocator.classes.values())) is not None
             ]
             special = extended_claim(pod, by_claim) if by_claim else None
             if special is not None:
                 meta(special)["name"] = f"{meta(pod)['name']}-extended-resources"
             wanted = [*open_claims, *([special] if special is not None else [])]
-            found = self._allocator.allocate(wanted, node, in_use) if wanted else []
+            found = self._cache.allocator.allocate(wanted, node, self._cache.in_use) if wanted else []
             if found is None:
                 reasons["cannot allocate all claims"] += 1
                 continue
@@ -231,10 +192,10 @@ class Scheduler(Controller):
                 extended_allocation=found[-1] if special is not None else None,
                 extended_requests=tuple(request for request, _ in by_claim),
             )
-        if not self._nodes:
+        if not self._cache.nodes:
             return "no nodes available to schedule pods"
         told = ", ".join(f"{count} {reason}" for reason, count in sorted(reasons.items()))
-        return f"0/{len(self._nodes)} nodes are available: {told}."
+        return f"0/{len(self._cache.nodes)} nodes are available: {told}."
 
     def _claims(self, pod: Obj) -> list[Obj]:
         result = []
@@ -288,23 +249,14 @@ class Scheduler(Controller):
         allocatable = (node.get("status") or {}).get("allocatable") or {}
         for resource, count in wanted.items():
             if resource not in allocatable:
-                if class_of(resource, self._allocator.classes.values()) is None:
+                if class_of(resource, self._cache.allocator.classes.values()) is None:
                     return f"Insufficient {resource}"
                 continue
-            others = self._on_node(meta(node)["name"])
+            others = self._cache.pods_on(meta(node)["name"])
             used = sum(r.devices for other in others for r in extended_requests(other) if r.resource == resource)
             if used + count > int(allocatable[resource]):
                 return f"Insufficient {resource}"
         return None
-
-    def _on_node(self, name: str) -> list[Obj]:
-        """The node's pods, and those that are being bound to it."""
-        coming = [self.store.find(PODS, d.pod.namespace, d.pod.name) for d in self._assumed.values() if d.node == name]
-        there = self._pods_on.get(name, {})
-        return [*there.values(), *(pod for pod in coming if pod is not None and ref(pod) not in there)]
-
-    def _load(self, node: str) -> int:
-        return len(self._pods_on.get(node, ())) + sum(d.node == node for d in self._assumed.values())
 
     def _unschedulable(self, pod: Obj, message: str) -> None:
         self._waiting.add(ref(pod))
@@ -328,13 +280,6 @@ class Scheduler(Controller):
             return
         self._events.pod(pod, "Warning", "FailedScheduling", message, now)
 
-    def _assume(self, decision: Decision) -> None:
-        """Counts the decision as done for those that follow, and writes it beside them."""
-        self._assumed[decision.pod] = decision
-        task = asyncio.get_running_loop().create_task(self._bind(decision), name=f"sandbox bind {decision.pod.name}")
-        self._binding.add(task)
-        task.add_done_callback(self._binding.discard)
-
     async def _bind(self, decision: Decision) -> None:
         try:
             await self.clock.sleep(self.prebind_delay)
@@ -346,7 +291,7 @@ class Scheduler(Controller):
             _log.exception("binding %s failed", decision.pod)
             self.queue.retry(decision.pod)
         finally:
-            self._assumed.pop(decision.pod, None)
+            self._cache.forget(decision)
             # Pods that need a claim which this decision was allocating can go on.
             self._move_waiting()
 
