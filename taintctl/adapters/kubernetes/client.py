@@ -260,11 +260,12 @@ class Client:
         )
 
     def _no_answer(self, error: BaseException, what: str) -> str:
-        if isinstance(error, aiohttp.ClientConnectorCertificateError | aiohttp.ClientConnectorSSLError):
-            return f"TLS with the API server at {self.where} failed: {one_line(str(error), 200)}; check its CA certificate."
+        reason = one_line(str(error) or type(error).__name__, 200)
+        if isinstance(error, aiohttp.ClientSSLError):
+            return f"TLS with the API server at {self.where} failed: {reason}; check its CA certificate."
         if isinstance(error, TimeoutError):
             return f"The API server at {self.where} did not answer in time ({what})."
-        return f"The API server at {self.where} can't be reached ({what}): {one_line(str(error) or type(error).__name__, 200)}"
+        return f"The API server at {self.where} can't be reached ({what}): {reason}"
 
 
 def _backoff(attempt: int) -> float:
