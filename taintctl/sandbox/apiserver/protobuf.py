@@ -1,4 +1,4 @@
-"""The few protobuf bodies that kubectl insists on: `create namespace|configmap|…`, `auth can-i`, `auth whoami`, `drain`.
+"""The few protobuf bodies that kubectl insists on: `create namespace`, `auth can-i`, `auth whoami`, `drain` …
 
 kubectl's typed clients send protobuf whatever the server says it accepts. The wire format is decoded by the field
 numbers of the `generated.proto` files of k8s.io/api and k8s.io/apimachinery; answers are always JSON.

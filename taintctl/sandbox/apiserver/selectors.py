@@ -130,7 +130,7 @@ def parse_fields(text: str, info: ResourceInfo) -> tuple[tuple[str, bool, str], 
             head, dot, rest = field.partition(".")
             field = _EVENTS_V1.get(head, head) + dot + rest
         if field not in allowed:
-raise bad_request(f"field label not supported: {field}")
+            raise bad_request(f"field label not supported: {field}")
         found.append((field, operator != "!=", value))
     return tuple(found)
 
