@@ -125,3 +125,7 @@ def _complain(message: str) -> None:
 def main() -> NoReturn:
     """The entry point of `taintctl` and `kubectl-taintctl`."""
     sys.exit(run())
+
+
+if __name__ == "__main__":
+    main()

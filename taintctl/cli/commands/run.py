@@ -1,0 +1,82 @@
+"""`taintctl run`: the controller."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Literal
+
+import click
+
+from taintctl.cli.options import connection_of, connection_options
+
+PROBES_PORT = 8081
+"""As deploy/deployment.yaml has it."""
+LEASE_NAMESPACE = "taintctl-system"
+
+
+@click.command()
+@click.option("--lease-namespace", default=LEASE_NAMESPACE, show_default=True, help="Where the one Lease lives.")
+@click.option(
+    "--probes-port",
+    type=click.IntRange(0, 65535),
+    default=PROBES_PORT,
+    show_default=True,
+    help="/healthz and /readyz; 0 takes any free port and logs it.",
+)
+@click.option("--probes-host", default="0.0.0.0", show_default=True, help="127.0.0.1 keeps them to this machine.")  # noqa: S104
+@click.option("--no-probes", is_flag=True, help="Serve no probes.")
+@click.option("--workers", type=click.IntRange(1, 64), default=4, show_default=True, help="Runs worked on at once.")
+@click.option(
+    "--allow-unverified-approvals",
+    is_flag=True,
+    help="Count approvals although no admission policy holds the approver to the caller's name.",
+)
+@click.option(
+    "--speed",
+    type=click.FloatRange(0, 1000, min_open=True),
+    default=1.0,
+    show_default=True,
+    help="Divides every wait. Only for a sandbox of the same speed.",
+)
+@click.option("--log-format", type=click.Choice(("text", "json")), default="text", show_default=True)
+@click.option("--log-level", type=click.Choice(("debug", "info", "warning")), default="info", show_default=True)
+@connection_options
+@click.pass_context
+def run(
+    ctx: click.Context,
+    lease_namespace: str,
+    probes_port: int,
+    probes_host: str,
+    no_probes: bool,
+    workers: int,
+    allow_unverified_approvals: bool,
+    speed: float,
+    log_format: Literal["text", "json"],
+    log_level: str,
+    kubeconfig: str | None,
+    context_name: str | None,
+) -> int:
+    """The controller. One works at a time; a second one waits for the first one's Lease. Logs to stderr.
+
+    It needs Kubernetes 1.35 or later with DeviceTaintRule served, and taintctl's CRDs.
+    """
+    from taintctl.controller.host import ControllerOptions, run_controller
+
+    kubeconfig, context_name = connection_of(ctx, kubeconfig, context_name)
+    return asyncio.run(
+        run_controller(
+            ControllerOptions(
+                kubeconfig=kubeconfig,
+                context=context_name,
+                speed=speed,
+                allow_unverified_approvals=allow_unverified_approvals,
+                lease_namespace=lease_namespace,
+                probes_host=probes_host,
+                probes_port=None if no_probes else probes_port,
+                workers=workers,
+                log_format=log_format,
+                log_level=logging.getLevelNamesMapping()[log_level.upper()],
+            )
+        )
+    )

@@ -1,0 +1,103 @@
+"""`taintctl sandbox`: a cluster to try on."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from contextlib import ExitStack
+from pathlib import Path
+
+import click
+
+from taintctl.cli.errors import FAILED, Failure
+from taintctl.cli.text import Line, heading, line, plural, say
+
+KUBERNETES = ("1.37", "1.36")
+
+
+@click.command()
+@click.option("--nodes", type=click.IntRange(1, 10_000), default=3, show_default=True)
+@click.option("--gpus-per-node", type=click.IntRange(1, 128), default=4, show_default=True)
+@click.option(
+    "--kubernetes",
+    type=click.Choice(KUBERNETES),
+    default="1.37",
+    show_default=True,
+    help="1.37 serves DeviceTaintRule at v1, 1.36 at v1beta2.",
+)
+@click.option(
+    "--speed",
+    type=click.FloatRange(0, 1000, min_open=True),
+    default=1.0,
+    show_default=True,
+    help="Divides the control plane's delays; timestamps stay the wall's.",
+)
+@click.option("--port", type=click.IntRange(0, 65535), default=0, help="Default: any free port.")
+@click.option("--kubeconfig-out", type=click.Path(dir_okay=False), help="Where the kubeconfig goes while it runs.")
+@click.option("--controller", is_flag=True, help="Run the controller here too, with the same speed.")
+def sandbox(
+    nodes: int,
+    gpus_per_node: int,
+    kubernetes: str,
+    speed: float,
+    port: int,
+    kubeconfig_out: str | None,
+    controller: bool,
+) -> int | None:
+    """A whole cluster in this process: API server, scheduler, kubelets, device taint eviction, and a fleet of GPUs.
+
+    kubectl and taintctl work against it, and taintctl's CRDs, roles and admission policies are installed. Its state is
+    in memory and gone when it stops. It listens on 127.0.0.1 only.
+    """
+    return asyncio.run(_serve(nodes, gpus_per_node, kubernetes, speed, port, kubeconfig_out, controller))
+
+
+async def _serve(
+    nodes: int, gpus_per_node: int, kubernetes: str, speed: float, port: int, out: str | None, controller: bool
+) -> int | None:
+    from taintctl.cli.lab import CONTROLLER, kubeconfig_file, lab, until_interrupted
+
+    stop = asyncio.Event()
+    async with lab(nodes=nodes, gpus_per_node=gpus_per_node, kubernetes=kubernetes, speed=speed, port=port) as running:
+        with ExitStack() as files:
+            folder = Path(files.enter_context(tempfile.TemporaryDirectory(prefix="taintctl-sandbox-")))
+            admin = files.enter_context(kubeconfig_file(running, Path(out) if out else folder / "kubeconfig"))
+            account = files.enter_context(kubeconfig_file(running, folder / "controller.kubeconfig", CONTROLLER))
+            fleet = f"{plural(nodes, 'node')} of {plural(gpus_per_node, 'GPU')}"
+            say(line(heading("Sandbox"), f": Kubernetes {kubernetes} at {running.url}, {fleet}."))
+            say(_introduction(admin, account, speed, controller))
+            if not controller:
+                await until_interrupted(stop)
+                return None
+            return await _with_controller(account, speed, stop)
+
+
+async def _with_controller(account: Path, speed: float, stop: asyncio.Event) -> int | None:
+    """The controller in this very event loop. It takes the signals; when it ends, so does the sandbox."""
+    from taintctl.controller.host import ControllerOptions, run_controller
+
+    status = await run_controller(ControllerOptions(kubeconfig=str(account), speed=speed, probes_port=None), stop)
+    if status == FAILED:
+        raise Failure("the controller ended, and the sandbox with it; its log above says why")
+    return None
+
+
+def _introduction(admin: Path, account: Path, speed: float, controller: bool) -> list[Line]:
+    factor = f" --speed {speed:g}" if speed != 1 else ""
+    lines = [
+        line("Its state is in memory and gone when it stops (Ctrl-C). taintctl is installed on it. Look around:"),
+        line(""),
+        line(f"  export KUBECONFIG={admin}"),
+        line("  kubectl get nodes,resourceslices"),
+        line("  kubectl get pods -A -o wide"),
+        line("  taintctl devices"),
+        line("  taintctl plan --driver gpu.example.com --pool gpu-worker-01"),
+        line("  taintctl start --driver gpu.example.com --pool gpu-worker-01 --wait"),
+        line(""),
+    ]
+    if controller:
+        lines.append(line("The controller runs here too; its log follows."))
+    else:
+        lines.append(line("No controller runs yet; in another terminal:"))
+        lines.append(line(f"  taintctl run --kubeconfig {account}{factor} --probes-host 127.0.0.1"))
+    return lines

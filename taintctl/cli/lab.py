@@ -1,0 +1,83 @@
+"""A sandbox with taintctl installed on it as `kubectl apply -k deploy/` would, for `taintctl sandbox` and `demo`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from taintctl.cli.errors import Failure
+from taintctl.cli.manifests import CONTROLLER_ACCOUNT, CONTROLLER_NAMESPACE, installation
+from taintctl.sandbox.cluster import Sandbox
+
+CONTROLLER = f"system:serviceaccount:{CONTROLLER_NAMESPACE}:{CONTROLLER_ACCOUNT}"
+
+
+@asynccontextmanager
+async def lab(*, nodes: int, gpus_per_node: int, kubernetes: str, speed: float, port: int) -> AsyncIterator[Sandbox]:
+    """The running sandbox. Raises Failure where the port is taken."""
+    wanted = installation()
+    sandbox = Sandbox(nodes=nodes, gpus_per_node=gpus_per_node, kubernetes=kubernetes, speed=speed, port=port)
+    try:
+        await sandbox.start()
+    except OSError as error:
+        await sandbox.stop()
+        raise Failure(f"port {port} can't be served on 127.0.0.1 ({error.strerror}); choose another --port") from None
+    try:
+        sandbox.apply(wanted)
+        sandbox.users.service_account(CONTROLLER_NAMESPACE, CONTROLLER_ACCOUNT)
+        yield sandbox
+    finally:
+        await sandbox.stop()
+
+
+@contextmanager
+def kubeconfig_file(sandbox: Sandbox, path: Path, user: str = "admin") -> Iterator[Path]:
+    """The user's kubeconfig at `path`, gone with the sandbox. A file that is not a sandbox's is never replaced."""
+    if path.exists() and not _of_a_sandbox(path):
+        raise Failure(f"{path} is there already and is no sandbox's kubeconfig; choose another file")
+    try:
+        written = sandbox.write_kubeconfig(path, user)
+    except OSError as error:
+        raise Failure(f"{path} can't be written: {error.strerror}") from None
+    try:
+        yield written
+    finally:
+        written.unlink(missing_ok=True)
+
+
+def _of_a_sandbox(path: Path) -> bool:
+    try:
+        found: Any = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError):
+        return False
+    return isinstance(found, dict) and [c.get("name") for c in found.get("clusters") or ()] == ["sandbox"]
+
+
+def bind(role: str, user: str) -> dict[str, Any]:
+    """A ClusterRoleBinding of one of deploy/roles-for-people.yaml."""
+    return {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRoleBinding",
+        "metadata": {"name": f"{role}-{user}"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role},
+        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user}],
+    }
+
+
+async def until_interrupted(stop: asyncio.Event) -> None:
+    """Until SIGINT, SIGTERM or `stop`."""
+    import signal
+
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop.set)
+    try:
+        await stop.wait()
+    finally:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.remove_signal_handler(number)
