@@ -70,15 +70,14 @@ class EventRecorder:
         key: EventKey = (event_type, reason, text)
         before = known.written.get(key)
         try:
-            if (
-                before is not None
-                and now - before.last <= REPEATS_WITHIN
-                and await self._again(known, key, before, now)
-            ):
-                return
-            await self._first(known, key, involved, now)
+            async with asyncio.timeout(TIMEOUT):
+                fresh = before is not None and now - before.last <= REPEATS_WITHIN
+                if before is None or not fresh or not await self._again(known, key, before, now):
+                    await self._first(known, key, involved, now)
         except ClusterError as error:
             log.warning("event %s on %s could not be written: %s", reason, involved.get("name"), error.message)
+        except TimeoutError:
+            log.warning("event %s on %s could not be written in time", reason, involved.get("name"))
 
     def _remember(self, uid: str, now: datetime) -> _Object:
         known = self._objects.setdefault(uid, _Object(now))
