@@ -1,0 +1,52 @@
+"""Where a refusal leads, and the second look that ends at the gate."""
+
+from __future__ import annotations
+
+from taintctl.api.plan import Problem
+from taintctl.api.reasons import ConditionType, Phase, Reason
+from taintctl.workflow.gate import gate, pass_gate
+from taintctl.workflow.look import AT_ONCE, Look
+from taintctl.workflow.model import Decision
+from taintctl.workflow.planning import Refusal
+from taintctl.workflow.rounds import begin_dry_run, new_second_look, read
+from taintctl.workflow.rules import beside
+
+
+def follow(look: Look, refused: Refusal) -> Decision:
+    """To be blocked, rolled back, or planned anew (by live reads only: a cache that lags makes no plan change); or to
+    wait, where nothing could be read."""
+    if refused.to is Phase.BLOCKED:
+        return look.block(refused.reason, refused.message, next_step=f"taintctl explain {look.name}")
+    if refused.to is Phase.ROLLING_BACK:
+        look = look.with_condition(ConditionType.APPROVED, False, refused.reason, refused.message)
+        return look.roll_back(refused.reason, Phase.CANCELLED, refused.message)
+    if refused.to is Phase.DRY_RUN:
+        return begin_dry_run(look, refused.reason, refused.message) if look.obs.live else look.look_live()
+    return look.say_unreadable(Problem(refused.reason, refused.message))
+
+
+def second_look(look: Look) -> Decision:
+    """Rules of effect None beside the others give fresh messages; when they agree, the gate. What passes it evicts."""
+    if not beside(look.status):
+        look = new_second_look(look, attempts=0)
+        return look.stay(Reason.SECOND_LOOK, _LOOKING, requeue=AT_ONCE)
+    answer = read(look, "dry-run", new_second_look, Reason.SECOND_LOOK, _LOOKING)
+    if isinstance(answer, Decision):
+        return answer
+    look = answer
+    if not look.live_now:
+        return look.look_live()
+    refused = gate(look)
+    if refused is not None and refused.reason is Reason.SECOND_LOOK:
+        look = new_second_look(look, look.status.dry_run.attempts)
+        return look.stay(Reason.SECOND_LOOK, _LOOKING)
+    if refused is not None:
+        return follow(look, refused)
+    look, actions = pass_gate(look)
+    message = "The second look agrees with the plan that was allowed and approved; the pods are evicted."
+    if look.phase is Phase.EVICTING:
+        return look.stay(Reason.GATE_PASSED, message, actions=actions, requeue=AT_ONCE)
+    return look.go(Phase.EVICTING, Reason.GATE_PASSED, message, actions=actions)
+
+
+_LOOKING = "Nothing new arrives; a second dry run is compared with the plan before anything is evicted."

@@ -1,0 +1,286 @@
+"""The plan as a run's status shows it, and whether it may go on: policy, approval, and what was asked about."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from taintctl.api.base import MAX_LISTED
+from taintctl.api.plan import (
+    Plan,
+    PlanBudget,
+    PlanCounts,
+    PlanDevice,
+    PlanPod,
+    PlanStatus,
+    PlanViolation,
+    Violation,
+)
+from taintctl.api.policy import EvictionPolicy
+from taintctl.api.reasons import ConditionType, Phase, PodEffect, Reason
+from taintctl.api.run import ApprovalStatus, CompactPlan
+from taintctl.policy import Evaluation, Tally, compact, covers, digest, evaluate, people_needed, tally
+from taintctl.workflow.look import Look
+from taintctl.workflow.rules import main_rules, selector
+from taintctl.workflow.text import plural, short, some
+
+MAX_VIOLATIONS = 50
+NO_TALLY = Tally(given=(), denied=None, ignored=())
+
+
+@dataclass(frozen=True)
+class Standing:
+    """How a plan stands with the policy and with the people asked, at this look."""
+
+    plan: Plan
+    policy: EvictionPolicy
+    evaluation: Evaluation
+    needed: int
+    covered: bool
+    """The plan that was asked about covers it."""
+    tally: Tally
+
+    @property
+    def approved(self) -> bool:
+        return self.covered and self.tally.complete(self.needed)
+
+    @property
+    def violations(self) -> tuple[Violation, ...]:
+        return self.evaluation.violations
+
+
+def standing(look: Look, plan: Plan, policy: EvictionPolicy) -> Standing:
+    obs, approval = look.obs, look.status.approval
+    spec = obs.run.spec
+    evaluation = evaluate(
+        plan,
+        policy,
+        drain_timeout=spec.drain.timeout,
+        time_left=spec.deadline - max(look.now, look.start or look.now),
+        speed=obs.settings.speed,
+    )
+    asked = approval.asked if approval is not None else None
+    return Standing(
+        plan=plan,
+        policy=policy,
+        evaluation=evaluation,
+        needed=people_needed(plan, policy),
+        covered=asked is not None and covers(asked, plan, policy, evaluation.violations),
+        tally=count(look, policy),
+    )
+
+
+def count(look: Look, policy: EvictionPolicy) -> Tally:
+    """Who has approved or denied what was asked about."""
+    obs, approval = look.obs, look.status.approval
+    if approval is None or approval.asked is None:
+        return NO_TALLY
+    return tally(
+        obs.approvals,
+        approval.asked,
+        policy,
+        verified=obs.approvals_verified,
+        allow_unverified=obs.settings.allow_unverified_approvals,
+        asked_at=approval.asked_at,
+    )
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Why a run may not go on, and where that leads: `to` None is to wait where it is."""
+
+    reason: Reason
+    message: str
+    to: Phase | None = None
+
+
+def stands(look: Look) -> Standing | Refusal:
+    """Whether what was planned, allowed and approved still holds at this look (cached or live, the caller says which):
+    `plan_stands`, and then whether enough people have approved."""
+    now = plan_stands(look)
+    if isinstance(now, Refusal) or now.approved:
+        return now
+    return _changed(f"{plural(now.needed, 'approval')} needed and {len(now.tally.given)} given for it")
+
+
+def plan_stands(look: Look) -> Standing | Refusal:
+    """In this order: can it be read, is there a policy, has somebody denied, is there a plan, is it for the same rules,
+    does policy allow it, is it the plan (or a smaller) that was asked about."""
+    obs = look.obs
+    if (unreadable := look.unreadable) is not None:
+        return Refusal(Reason.CLUSTER_UNREADABLE, unreadable.message)
+    if obs.policy is None:
+        problem = look.policy_problem
+        assert problem is not None
+        return Refusal(Reason(problem.reason), problem.message, Phase.BLOCKED)
+    denied = count(look, obs.policy).denied
+    if denied is not None:
+        return Refusal(Reason.DENIED, denial(denied.approver, denied.comment), Phase.ROLLING_BACK)
+    if obs.plan_problem is not None:
+        return Refusal(Reason.PLAN_CHANGED, obs.plan_problem.message, Phase.DRY_RUN)
+    assert obs.plan is not None  # else unreadable
+    now = standing(look, obs.plan, obs.policy)
+    if {selector(rule) for rule in obs.plan.rules} != {selector(rule) for rule in main_rules(look.status)}:
+        return _changed("the devices are no longer those of the dry run")
+    if now.violations:
+        return _changed(violated(now.violations))
+    if not now.covered:
+        return _changed("a device, a pod or the policy is not as it was asked about")
+    return now
+
+
+def _changed(why: str) -> Refusal:
+    return Refusal(Reason.PLAN_CHANGED, f"Nothing more is done on the old plan: {why}; it is made anew.", Phase.DRY_RUN)
+
+
+def denial(approver: str, comment: str) -> str:
+    return f"{approver} denied the eviction" + (f": {short(comment, 300)}" if comment else ".")
+
+
+def violated(violations: tuple[Violation, ...]) -> str:
+    return " ".join(short(violation.message, 300) for violation in violations[:MAX_VIOLATIONS])
+
+
+def ask(look: Look, now: Standing) -> tuple[Look, Reason]:
+    """Asks about the plan, unless what was asked covers it already: then that stands, with the approvals given.
+
+    A question that ran out unanswered is asked anew. The reason says which it was."""
+    old = look.status.approval
+    stands = (
+        old is not None
+        and now.covered
+        and (now.approved or old.expires_at is None or look.now < old.expires_at)
+        and (now.needed == 0 or old.expires_at is not None)
+    )
+    if stands:
+        reason = Reason.WAITING_FOR_APPROVAL
+    else:
+        expires = look.now + look.scaled(now.policy.spec.approval.expires_after)
+        asked = ApprovalStatus(
+            asked=compact(now.plan, now.policy, now.violations),
+            asked_at=look.now,
+            needed=now.needed,
+            expires_at=expires if now.needed else None,
+        )
+        reason = Reason.WAITING_FOR_APPROVAL if old is None or old.asked is None else Reason.PLAN_CHANGED
+        look = look.with_status(approval=asked)
+    if now.needed == 0:
+        reason = Reason.AUTO_APPROVED
+    return look, reason
+
+
+def with_tally(look: Look, now: Standing) -> Look:
+    """Status and condition of the approval."""
+    old = look.status.approval
+    assert old is not None
+    approval = old.model_copy(
+        update={
+            "needed": now.needed,
+            "given": now.tally.given,
+            "approved_at": (old.approved_at or look.now) if now.approved else None,
+        }
+    )
+    look = look.with_status(approval=approval)
+    given = len(now.tally.given)
+    if now.approved and now.needed == 0:
+        return look.with_condition(
+            ConditionType.APPROVED, True, Reason.AUTO_APPROVED, "The policy lets this plan pass without an approval."
+        )
+    if now.approved:
+        people = some([g.approver for g in now.tally.given])
+        return look.with_condition(ConditionType.APPROVED, True, Reason.APPROVED, f"Approved by {people}.")
+    unverified = next((i for i in now.tally.ignored if i.reason is Reason.APPROVERS_UNVERIFIED), None)
+    if unverified is not None:
+        return look.with_condition(ConditionType.APPROVED, "Unknown", unverified.reason, unverified.message)
+    return look.with_condition(
+        ConditionType.APPROVED,
+        False,
+        Reason.WAITING_FOR_APPROVAL,
+        f"{given} of {plural(now.needed, 'approval')} given.",
+    )
+
+
+def with_plan(look: Look, now: Standing) -> Look:
+    """The plan in the status, and whether it is within policy. An equal plan keeps its time, so that a look that finds
+    nothing new writes nothing."""
+    plan, policy, old = now.plan, now.policy, look.status.plan
+    counted = plan.counted_pods
+    shown = PlanStatus(
+        digest=digest(plan, policy, now.violations),
+        computed_at=plan.computed_at or look.now,
+        policy_generation=policy.metadata.generation,
+        devices=tuple(
+            PlanDevice(driver=d.id.driver, pool=d.id.pool, device=d.id.device, uuid=d.uuid, node=d.node)
+            for d in plan.devices[:MAX_LISTED]
+        ),
+        more_devices=max(0, len(plan.devices) - MAX_LISTED),
+        pods=tuple(
+            PlanPod(namespace=p.namespace, name=p.name, uid=p.uid, owner=p.owner, effect=p.effect)
+            for p in plan.pods[:MAX_LISTED]
+        ),
+        more_pods=max(0, len(plan.pods) - MAX_LISTED),
+        counts=PlanCounts(
+            devices=len(plan.devices),
+            pods=len(counted),
+            namespaces=len(plan.namespaces),
+            tolerating_pods=sum(p.effect is PodEffect.TOLERATES for p in plan.pods),
+        ),
+        agreement=old.agreement if old is not None else None,
+        violations=tuple(
+            PlanViolation(check=v.check, limit=v.limit, actual=v.actual, message=short(v.message, 512))
+            for v in now.violations[:MAX_VIOLATIONS]
+        ),
+        budgets=tuple(
+            PlanBudget(namespace=b.namespace, name=b.name, allowed=b.allowed, needed=b.needed)
+            for b in plan.budgets[:MAX_LISTED]
+        ),
+        more_budgets=max(0, len(plan.budgets) - MAX_LISTED),
+    )
+    if old is not None and old.digest != shown.digest:
+        # What was agreed on was another plan.
+        shown = shown.model_copy(update={"agreement": None})
+    if old is not None and old.model_copy(update={"computed_at": shown.computed_at}) == shown:
+        shown = old
+    look = look.with_status(plan=shown)
+    if now.violations:
+        return look.with_condition(ConditionType.WITHIN_POLICY, False, Reason.POLICY_VIOLATED, violated(now.violations))
+    warned = now.evaluation.warnings
+    return look.with_condition(
+        ConditionType.WITHIN_POLICY,
+        True,
+        "WithinPolicy",
+        f"EvictionPolicy {policy.name} allows the plan." + (f" Mind: {violated(warned)}" if warned else ""),
+    )
+
+
+def summary(plan: Plan) -> str:
+    """`4 pods in 2 namespaces on 8 devices`."""
+    pods, spaces = plural(len(plan.counted_pods), "pod"), plural(len(plan.namespaces), "namespace")
+    return f"{pods} in {spaces} on {plural(len(plan.devices), 'device')}"
+
+
+def late_pods(asked: CompactPlan, plan: Plan, policy: EvictionPolicy) -> frozenset[str]:
+    """The uids of pods that the plan asked about does not have (or has with a milder effect, or on other devices).
+
+    The policy's generation at the asking is taken: an edit since then makes no pod late. Found by halving, since one
+    comparison reads all of what was asked; after the first 100 what is not known to be asked about counts as late."""
+    as_asked = policy.model_copy(
+        update={
+            "metadata": policy.metadata.model_copy(
+                update={"uid": asked.policy_uid, "generation": asked.policy_generation}
+            )
+        }
+    )
+    by_id = {device.id: device for device in plan.devices}
+    late: set[str] = set()
+    work = [tuple(pod for pod in plan.pods if not pod.terminating)]
+    while work:
+        pods = work.pop()
+        held = tuple(by_id[d] for d in sorted({d for pod in pods for d in pod.devices}) if d in by_id)
+        if len(late) < MAX_LISTED and covers(asked, replace(plan, pods=pods, devices=held), as_asked):
+            continue
+        if len(pods) == 1 or len(late) >= MAX_LISTED:
+            late.update(pod.uid for pod in pods)
+            continue
+        half = len(pods) // 2
+        work += [pods[:half], pods[half:]]
+    return frozenset(late)

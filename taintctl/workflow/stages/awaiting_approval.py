@@ -1,0 +1,65 @@
+"""AwaitingApproval: people decide, or policy did already; and eviction never begins before the start."""
+
+from __future__ import annotations
+
+from taintctl.api.base import format_time
+from taintctl.api.reasons import ConditionType, Effect, Phase, Reason
+from taintctl.workflow.follow import follow
+from taintctl.workflow.look import Look
+from taintctl.workflow.model import Decision
+from taintctl.workflow.planning import Refusal, Standing, plan_stands, summary, with_plan, with_tally
+from taintctl.workflow.rounds import begin_dry_run
+from taintctl.workflow.rules import main_rules
+from taintctl.workflow.text import plural, some
+
+
+def decide(look: Look) -> Decision:
+    now = plan_stands(look)
+    if isinstance(now, Refusal):
+        return follow(look, now)
+    look = with_tally(with_plan(look, now), now)
+    fresh = look.fresh(look.status.dry_run.read_at)
+    if not fresh:
+        look = look.with_condition(
+            ConditionType.DRY_RUN_FRESH, False, Reason.WAITING_FOR_DRY_RUN, "It is made again before the start."
+        )
+    if not now.approved:
+        return _waiting(look, now)
+    if not look.started:
+        assert look.start is not None
+        return look.stay(
+            Reason.WAITING_FOR_START,
+            f"{summary(now.plan)} may be evicted from {format_time(look.start)} on.",
+            requeue=min(look.until(look.start), look.freshness),
+        )
+    if not fresh:
+        return begin_dry_run(look, Reason.WAITING_FOR_DRY_RUN, "The start has come; the dry run is made afresh.")
+    rules = tuple(
+        rule.model_copy(update={"effect": Effect.NO_SCHEDULE, "effect_since": None}) for rule in main_rules(look.status)
+    )
+    return look.with_status(rules=rules).go(
+        Phase.NOTICE, Reason.NOTICE_GIVEN, "NoSchedule is set: nothing new comes to the devices."
+    )
+
+
+def _waiting(look: Look, now: Standing) -> Decision:
+    approval = look.status.approval
+    assert approval is not None
+    expires = approval.expires_at
+    if look.past(expires):
+        message = "Nobody approved in time; start another run, or give the policy a longer approval.expiresAfter."
+        look = look.with_condition(ConditionType.APPROVED, False, Reason.APPROVAL_EXPIRED, message)
+        return look.roll_back(Reason.APPROVAL_EXPIRED, Phase.CANCELLED, message)
+    given = f", {some([g.approver for g in approval.given])} approved" if approval.given else ""
+    until = f" until {format_time(expires)}" if expires is not None else ""
+    message = f"{plural(now.needed, 'approval')} needed for {summary(now.plan)}{given}; the run waits{until}."
+    requeue = look.freshness if expires is None else min(look.until(expires), look.freshness)
+    unverified = next((i for i in now.tally.ignored if i.reason is Reason.APPROVERS_UNVERIFIED), None)
+    if unverified is not None:
+        return look.stay(
+            Reason.APPROVERS_UNVERIFIED,
+            f"{message} Approval {unverified.approval} does not count: {unverified.message}",
+            next_step="kubectl apply -k deploy/",
+            requeue=requeue,
+        )
+    return look.stay(Reason.WAITING_FOR_APPROVAL, message, next_step=f"taintctl approve {look.name}", requeue=requeue)

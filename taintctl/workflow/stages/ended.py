@@ -1,0 +1,17 @@
+"""Succeeded, Failed, Cancelled, Expired: nothing is left to do, but to let go of a run that is deleted."""
+
+from __future__ import annotations
+
+from taintctl.api.base import FINALIZER
+from taintctl.workflow.look import Look
+from taintctl.workflow.model import Decision, RemoveFinalizer
+
+
+def decide(look: Look) -> Decision:
+    meta = look.obs.run.metadata
+    if look.obs.rules:
+        # One was put back by hand, or by a create that outlived its caller; it is taken off like the others.
+        return Decision(look.status, requeue_after=look.poll)
+    if meta.deletion_timestamp is not None and FINALIZER in meta.finalizers:
+        return Decision(look.status, (RemoveFinalizer(),))
+    return Decision(look.status)

@@ -1,0 +1,110 @@
+"""InMaintenance: the devices are empty and stay so. They are released when the work is done (or somebody says so) and
+they are idle by a live look; in doubt the taint stays."""
+
+from __future__ import annotations
+
+from taintctl.api.base import format_time
+from taintctl.api.plan import Verdict
+from taintctl.api.reasons import ConditionType, Phase, Reason
+from taintctl.api.run import AtDeadline, Ending, WorkMode
+from taintctl.workflow.look import Look
+from taintctl.workflow.model import Decision
+
+
+def decide(look: Look) -> Decision:
+    if not look.live_now:
+        return look.look_live()
+    spec, idle = look.obs.run.spec, look.obs.idleness
+    look = look.with_condition(ConditionType.DEVICES_IDLE, idle.verdict, idle.reason, idle.message)
+    done = work_done(look)
+    if done:
+        look = look.with_condition(ConditionType.WORK_DONE, True, Reason.WORK_DONE, "The work is done.")
+    waiting = _waiting(look, done)
+    if waiting is not None:
+        reason, message, next_step = waiting
+        return _stay(look, reason, message, next_step)
+    if idle.verdict is not Verdict.TRUE:
+        return _stay(
+            look,
+            idle.reason,
+            f"The taint stays, for the devices are not proven idle: {idle.message}",
+            f"taintctl status {look.name}",
+        )
+    return _release(look, Reason.RELEASED if spec.released else Reason.WORK_DONE)
+
+
+def work_done(look: Look) -> bool:
+    """`workCompleted`, or for mode Duration its time since maintenance began."""
+    spec = look.obs.run.spec
+    if spec.work_completed:
+        return True
+    if spec.work.mode is WorkMode.DURATION and spec.work.duration is not None:
+        return look.past(look.status.work_started_at, spec.work.duration)
+    return False
+
+
+def _waiting(look: Look, done: bool) -> tuple[Reason, str, str] | None:
+    """What has to come before release, other than idle devices; None: nothing."""
+    spec, name, edit = look.obs.run.spec, look.name, look.edit
+    if spec.released:
+        return None
+    release, complete = f"taintctl release {name}", f"taintctl complete {name}"
+    if spec.cancelled:
+        return (
+            Reason.WAITING_FOR_RELEASE,
+            "The run was cancelled while its devices were in maintenance; the taint stays until somebody releases.",
+            release,
+        )
+    if edit is not None:
+        if spec.work_completed:
+            return None
+        return edit.reason, f"{edit.message} Nothing more happens by itself until the run is released.", release
+    passed = spec.deadline <= look.now
+    if passed and spec.at_deadline is AtDeadline.KEEP_TAINTED:
+        return Reason.KEPT_TAINTED, "The deadline has passed; the taint stays until somebody releases.", release
+    if done:
+        return None
+    if look.deadline <= look.now:
+        when = format_time(look.deadline)
+        return (
+            Reason.WORK_NOT_DONE,
+            f"The deadline {when} has passed and the work is not done; the taint stays.",
+            complete,
+        )
+    if look.obs.run.metadata.deletion_timestamp is not None:
+        return (
+            Reason.WAITING_FOR_RELEASE,
+            f"The run is deleted while its devices are in maintenance; it goes after taintctl complete {name} "
+            "(the work is done) or taintctl release.",
+            complete,
+        )
+    if passed:
+        when = format_time(look.deadline)
+        return Reason.DEADLINE_EXTENDED, f"The deadline has passed and was extended to {when} for the work.", complete
+    if spec.work.mode is WorkMode.DURATION and spec.work.duration is not None:
+        begun = look.status.work_started_at
+        until = f" until {format_time(begun + look.scaled(spec.work.duration))}" if begun is not None else ""
+        return Reason.WAITING_FOR_WORK, f"The devices are in maintenance{until}.", ""
+    return (
+        Reason.WAITING_FOR_WORK,
+        "The devices are in maintenance until somebody says that the work is done.",
+        complete,
+    )
+
+
+def _stay(look: Look, reason: str, message: str, next_step: str) -> Decision:
+    check, spec = look.scaled(look.obs.settings.idle_check), look.obs.run.spec
+    requeue = check
+    begun = look.status.work_started_at
+    if spec.work.duration is not None and begun is not None and not look.past(begun, spec.work.duration):
+        requeue = min(check, look.until(begun, spec.work.duration))
+    return look.stay(reason, message, next_step=next_step, requeue=requeue)
+
+
+def _release(look: Look, reason: Reason) -> Decision:
+    """All of our rules come off in this decision, on the live look it rests on."""
+    if look.obs.run.spec.cancelled:
+        message = "The run was cancelled in maintenance, and its devices were released."
+        ending = Ending(phase=Phase.CANCELLED, reason=Reason.CANCELLED, message=message)
+        look = look.with_status(ending=ending)
+    return look.go(Phase.RELEASING, reason, "The devices are idle; the taint is taken off.")
