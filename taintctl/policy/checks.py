@@ -75,9 +75,9 @@ def toleration_seconds(given: PolicyInput) -> tuple[Finding, ...]:
         if pod.effect is PodEffect.EVICTED_LATER and pod.toleration_seconds is not None
     }
     found = []
-    for name, limit, bound in (
-        ("drain.timeout", f"drain.timeout {format_duration(given.drain_timeout)}", given.drain_timeout),
-        ("deadline", "the deadline", given.time_left),
+    for limit, bound, remedy in (
+        (f"drain.timeout {format_duration(given.drain_timeout)}", given.drain_timeout, "raise drain.timeout"),
+        ("the deadline", given.time_left, "set a later deadline"),
     ):
         late = {key: stay for key, stay in stays.items() if stay > bound}
         if late:
@@ -88,7 +88,7 @@ def toleration_seconds(given: PolicyInput) -> tuple[Finding, ...]:
                     limit=limit,
                     actual=longest,
                     message=f"{_some(sorted(late))} may stay up to {longest} under the taint, which is beyond {limit}; "
-                    f"give the run a later {name} or shorten tolerationSeconds.",
+                    f"{remedy} or shorten tolerationSeconds.",
                 )
             )
     return _violations(found)

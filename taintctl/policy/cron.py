@@ -122,7 +122,7 @@ def _number(text: str, field: _Field) -> int:
         return field.names[text]
     number = int(text)
     if not field.low <= number <= field.high:
-        raise ValueError(f"{text} is not a {field.name} ({field.low} to {field.high})")
+        raise ValueError(f"{text} is out of range for the {field.name} ({field.low} to {field.high})")
     return number
 
 
