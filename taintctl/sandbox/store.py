@@ -351,7 +351,7 @@ class Store:
         else:
             running = 0
         if dry_run:
-            return new
+            return _ordered(new)
         place = (old["metadata"].get("namespace", ""), old["metadata"]["name"])
         if not running and not meta.get("finalizers") and not strategy.held(new):
             return self._remove(info, place, new, old, user)
