@@ -18,7 +18,7 @@ from taintctl.ports.clock import Clock, SystemClock
 from taintctl.sandbox import fleet as fleets
 from taintctl.sandbox.apiserver.server import ApiServer
 from taintctl.sandbox.controlplane.manager import ControllerManager
-from taintctl.sandbox.controlplane.objects import NAMESPACES, PODS, SLICES, Obj, meta, phase, timestamp
+from taintctl.sandbox.controlplane.objects import PODS, SLICES, Obj, meta, phase, timestamp
 from taintctl.sandbox.faults import Faults
 from taintctl.sandbox.store import ApiError, Store
 from taintctl.sandbox.users import Users, kubeconfig
@@ -73,9 +73,6 @@ class Sandbox:
     async def start(self) -> None:
         """Serves, and returns when the fleet's pods run. OSError when the port is taken."""
         await self._server.start()
-        for name in ("default", "kube-system", "kube-public", "kube-node-lease"):
-            if self.store.find(NAMESPACES, None, name) is None:
-                self.store.create(NAMESPACES, fleets.namespace(name))
         await self.manager.start()
         if self._fleet is not None:
             (nodes, gpus_per_node), self._fleet = self._fleet, None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from taintctl.ports.clock import Clock
+from taintctl.sandbox.apiserver.pods import bind
 from taintctl.sandbox.controlplane.events import Recorder
 from taintctl.sandbox.controlplane.objects import (
     CLAIM_FINALIZER,
@@ -14,7 +15,6 @@ from taintctl.sandbox.controlplane.objects import (
     Ref,
     deleting,
     meta,
-    set_condition,
     timestamp,
 )
 from taintctl.sandbox.controlplane.podclaims import (
@@ -74,20 +74,9 @@ class Binder:
             self._reserve(claim, pod, decision.allocated.get(claim))
         if decision.extended is not None and decision.extended_allocation is not None:
             self._extended(pod, decision.extended, decision.extended_allocation, decision.extended_requests)
-        now = self._clock.now()
-
-        def place(current: Obj) -> None:
-            current["spec"]["nodeName"] = decision.node
-
-        def scheduled(current: Obj) -> None:
-            conditions = current.setdefault("status", {}).setdefault("conditions", [])
-            conditions[:] = [c for c in conditions if c.get("type") != "PodScheduled"]
-            set_condition(current, {"type": "PodScheduled", "status": "True", "lastProbeTime": None}, now)
-
-        self._store.mutate(PODS, decision.pod.namespace, decision.pod.name, place, subresource="binding")
-        self._store.mutate(PODS, decision.pod.namespace, decision.pod.name, scheduled, subresource="status")
+        bind(self._store, *decision.pod[:2], decision.node, uid=decision.pod.uid, user="system:kube-scheduler")
         where = f"{decision.pod.namespace}/{decision.pod.name} to {decision.node}"
-        self._events.pod(pod, "Normal", "Scheduled", f"Successfully assigned {where}", now)
+        self._events.pod(pod, "Normal", "Scheduled", f"Successfully assigned {where}", self._clock.now())
 
     def _reserve(self, claim: Ref, pod: Obj, allocation: Obj | None) -> None:
         def protect(current: Obj) -> None:
