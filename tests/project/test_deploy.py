@@ -104,7 +104,7 @@ def test_no_role_has_a_wildcard() -> None:
 def test_the_controller_can_neither_delete_a_pod_nor_say_yes_nor_write_a_rule_s_status() -> None:
     held = rights(the("ClusterRole", "taintctl-controller"))
     for resource in ("pods", "nodes", "resourceclaims", "resourceslices"):
-        assert {verb for _, name, verb in held if name == resource} == {"get", "list", "watch"}
+        assert {verb for _, name, verb in held if name == resource} <= {"get", "list", "watch"}
     assert ("taintctl.dev", "maintenanceapprovals", "create") not in held
     assert not [name for _, name, _ in held if name.startswith("devicetaintrules/")]
 

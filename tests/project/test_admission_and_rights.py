@@ -1,0 +1,295 @@
+"""On the sandbox: what deploy/ installs keeps approvals honest, and gives the controller the rights it uses alone."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+import pytest_asyncio
+
+from taintctl.adapters.kubernetes.client import Client
+from taintctl.adapters.kubernetes.cluster import KubernetesCluster
+from taintctl.adapters.kubernetes.config import Credentials
+from taintctl.adapters.kubernetes.discovery import discover
+from taintctl.api.approval import MaintenanceApproval
+from taintctl.api.check import KINDS
+from taintctl.api.policy import EvictionPolicy
+from taintctl.api.reasons import Effect
+from taintctl.api.rule import RuleManifest
+from taintctl.api.run import MaintenanceRun
+from taintctl.api.window import MaintenanceWindow
+from taintctl.controller.host import ControllerOptions, run_controller
+from taintctl.ports.cluster import Cluster, Scope
+from taintctl.sandbox.apiserver.rbac import Attributes, Authorizer
+from taintctl.sandbox.cluster import Sandbox
+from taintctl.sandbox.users import User
+from tests.api.builders import Object, a_policy, a_run, a_window, an_approval
+from tests.project.test_deploy import CONTROLLER, NAMESPACE, OBJECTS, the
+
+OWN = "/apis/taintctl.dev/v1alpha1"
+DRIVER = "gpu.example.com"
+
+
+@pytest_asyncio.fixture
+async def sandbox() -> AsyncIterator[Sandbox]:
+    async with Sandbox(nodes=1, gpus_per_node=2, speed=50) as made:
+        made.apply(obj for obj in OBJECTS if obj["kind"] != "Deployment")
+        made.users.service_account(NAMESPACE, "taintctl")
+        for name, role in (("alice", "approver"), ("bob", "approver"), ("olga", "operator"), ("victor", "viewer")):
+            made.users.add(name)
+            made.apply([_binding(name, f"taintctl-{role}")])
+        yield made
+
+
+def _binding(user: str, role: str) -> Object:
+    group = "rbac.authorization.k8s.io"
+    return {
+        "apiVersion": f"{group}/v1",
+        "kind": "ClusterRoleBinding",
+        "metadata": {"name": f"{user}-{role}"},
+        "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": role},
+        "subjects": [{"apiGroup": group, "kind": "User", "name": user}],
+    }
+
+
+async def post(sandbox: Sandbox, user: str, plural: str, obj: Object) -> tuple[int, str]:
+    known = sandbox.users.get(user)
+    assert known is not None
+    headers = {"Authorization": f"Bearer {known.token}"}
+    async with (
+        aiohttp.ClientSession(headers=headers) as session,
+        session.post(f"{sandbox.url}{OWN}/{plural}", json=obj) as answer,
+    ):
+        return answer.status, str((await answer.json()).get("message", ""))
+
+
+async def test_people_approve_in_their_own_name_only(sandbox: Sandbox) -> None:
+    own = an_approval("own", approver={"kind": "Kubernetes", "name": "alice"})
+    other = an_approval("other", approver={"kind": "Kubernetes", "name": "bob"})
+    assert await post(sandbox, "alice", "maintenanceapprovals", own) == (201, "")
+    status, message = await post(sandbox, "alice", "maintenanceapprovals", other)
+    assert status == 403
+    assert (
+        "ValidatingAdmissionPolicy 'taintctl-approvals' with binding 'taintctl-approvals' denied request: " in message
+    )
+    assert message.endswith("spec.approver.name must be your own name, alice")
+
+
+@pytest.mark.parametrize("user", ["admin", CONTROLLER])
+async def test_neither_an_administrator_nor_the_controller_speaks_for_somebody_else(
+    sandbox: Sandbox, user: str
+) -> None:
+    status, _ = await post(sandbox, user, "maintenanceapprovals", an_approval())
+    assert status == 403
+
+
+async def test_the_controller_sees_that_approvals_can_be_believed(sandbox: Sandbox) -> None:
+    async with controller_cluster(sandbox) as cluster:
+        assert await cluster.approvals_verified() is True
+        sandbox.store.delete(
+            "validatingadmissionpolicybindings.admissionregistration.k8s.io", None, "taintctl-approvals"
+        )
+        assert await cluster.approvals_verified() is False
+
+
+async def test_who_asked_is_the_caller_or_not_said(sandbox: Sandbox) -> None:
+    assert await post(sandbox, "olga", "maintenanceruns", a_run("own", requestedBy="olga")) == (201, "")
+    assert await post(sandbox, "olga", "maintenanceruns", a_run("unsaid")) == (201, "")
+    status, message = await post(sandbox, "olga", "maintenanceruns", a_run("other", requestedBy="alice"))
+    assert status == 403
+    assert message.endswith("spec.requestedBy must be your own name, olga, or left out")
+    # The controller copies what a window's run says.
+    assert await post(sandbox, CONTROLLER, "maintenanceruns", a_run("window", requestedBy="olga")) == (201, "")
+
+
+@pytest.mark.parametrize(
+    ("user", "plural", "obj"),
+    [
+        ("olga", "maintenanceapprovals", an_approval(approver={"kind": "Kubernetes", "name": "olga"})),
+        ("olga", "evictionpolicies", a_policy()),
+        ("alice", "maintenanceruns", a_run()),
+        ("victor", "maintenanceruns", a_run()),
+        ("victor", "maintenancewindows", a_window()),
+    ],
+)
+async def test_a_role_does_not_reach_further_than_its_name(
+    sandbox: Sandbox, user: str, plural: str, obj: Object
+) -> None:
+    status, message = await post(sandbox, user, plural, obj)
+    assert status == 403
+    assert f'User "{user}" cannot create resource "{plural}"' in message
+
+
+class controller_cluster:
+    """The adapter, with the controller's account."""
+
+    def __init__(self, sandbox: Sandbox) -> None:
+        account = sandbox.users.get(CONTROLLER)
+        assert account is not None
+        self._clock = sandbox.clock
+        self._client = Client(Credentials.static(sandbox.url, token=account.token), sandbox.clock)
+
+    async def __aenter__(self) -> KubernetesCluster:
+        await self._client.__aenter__()
+        return KubernetesCluster(self._client, await discover(self._client), self._clock)
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._client.close()
+
+
+Right = tuple[str, str, str, str]
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> Iterator[set[Right]]:
+    """What the controller's account asks for, as (namespace, group, resource, verb); a refusal fails the test."""
+    found: set[Right] = set()
+    refused: list[str] = []
+    really = Authorizer.allows
+
+    def allows(self: Authorizer, user: User, wanted: Attributes) -> bool:
+        allowed = really(self, user, wanted)
+        if user.name == CONTROLLER and wanted.resource:
+            found.add((wanted.namespace, wanted.group, wanted.resource, wanted.verb))
+            if not allowed:
+                refused.append(wanted.refusal(user))
+        return allowed
+
+    monkeypatch.setattr(Authorizer, "allows", allows)
+    yield found
+    assert refused == []
+
+
+async def every_call_of_the_port(sandbox: Sandbox, cluster: KubernetesCluster) -> None:
+    """Each method of ports.cluster.Cluster once; a method that is not called here fails the test."""
+    pods = [p["metadata"] for p in sandbox.store.list("pods") if p["spec"].get("resourceClaims")]
+    called: set[str] = set()
+
+    async def call(name: str, *args: Any, **kwargs: Any) -> Any:
+        called.add(name)
+        return await getattr(cluster, name)(*args, **kwargs)
+
+    for kind, obj in (
+        (MaintenanceRun, a_run()),
+        (MaintenanceWindow, a_window()),
+        (EvictionPolicy, a_policy()),
+        (MaintenanceApproval, an_approval()),
+    ):
+        if kind is MaintenanceRun:
+            await call("create", kind, obj)
+        else:
+            sandbox.apply([obj])  # people's to write
+        name = obj["metadata"]["name"]
+        raw = await call("get", kind, name)
+        await call("list", kind)
+        meta = raw["metadata"]
+        await call(
+            "replace_status",
+            kind,
+            name,
+            uid=meta["uid"],
+            resource_version=meta["resourceVersion"],
+            status={"conditions": []},
+        )
+    run = await call("patch", MaintenanceRun, "swap-gpu", {"metadata": {"finalizers": ["taintctl.dev/rules"]}})
+    rule = await call(
+        "create_rule",
+        RuleManifest(
+            name="taintctl-x-0",
+            role="taint",
+            round=1,
+            run_name="swap-gpu",
+            run_uid=run["metadata"]["uid"],
+            driver=DRIVER,
+            pool="nowhere",
+            device=None,
+            key="taintctl.dev/maintenance",
+            value="swap-gpu",
+            effect=Effect.NONE,
+        ),
+    )
+    await call("rules_of", "swap-gpu")
+    (listed,) = await call("own_rules")
+    await call(
+        "set_rule_effect",
+        rule.metadata.name,
+        uid=rule.metadata.uid,
+        resource_version=listed.metadata.resource_version,
+        effect=Effect.NO_SCHEDULE,
+    )
+    await call("delete_rule", rule.metadata.name, uid=rule.metadata.uid)
+    snapshot = await call("snapshot", Scope(driver=DRIVER))
+    claim = snapshot.claims[0].metadata
+    await call("get_claim", claim.namespace, claim.name)
+    await call("get_pod", pods[0]["namespace"], pods[0]["name"])
+    await call("evict", pods[0]["namespace"], pods[0]["name"], uid=pods[0]["uid"])
+    await call("approvals_verified")
+    involved = {
+        "kind": "MaintenanceRun",
+        "name": "swap-gpu",
+        "uid": run["metadata"]["uid"],
+        "apiVersion": "taintctl.dev/v1alpha1",
+    }
+    for _ in range(2):
+        await call("record_event", involved, event_type="Normal", reason="Created", message="made")
+    await call("patch", MaintenanceRun, "swap-gpu", {"metadata": {"finalizers": []}})
+    await call("delete", MaintenanceRun, "swap-gpu", uid=run["metadata"]["uid"])
+    methods = {name for name, _ in inspect.getmembers(Cluster, inspect.isfunction) if not name.startswith("_")}
+    assert called == methods
+
+
+async def the_controller_at_work(sandbox: Sandbox, kubeconfig: Path, asked: set[Right]) -> None:
+    """Until it has the lease and watches all that it watches, and has renewed the lease; then stopped."""
+    stop = asyncio.Event()
+    options = ControllerOptions(kubeconfig=str(kubeconfig), speed=50, probes_port=None)
+    running = asyncio.create_task(run_controller(options, stop))
+    wanted = {("taintctl.dev", kind.PLURAL) for kind in KINDS}
+    wanted |= {("resource.k8s.io", name) for name in ("resourceslices", "resourceclaims", "deviceclasses")}
+    wanted |= {("", "pods"), ("", "nodes"), ("policy", "poddisruptionbudgets")}
+    lease = (NAMESPACE, "coordination.k8s.io", "leases", "update")
+    async with asyncio.timeout(30):
+        while not running.done():
+            watched = {(group, resource) for _, group, resource, verb in asked if verb == "watch"}
+            if wanted <= watched and lease in asked:
+                break
+            await asyncio.sleep(0.02)
+        stop.set()
+        assert await running == 0
+
+
+def granted() -> set[Right]:
+    """What deploy/ gives the controller, as (namespace, group, resource, verb)."""
+    roles = [("", the("ClusterRole", "taintctl-controller"))]
+    roles += [(obj["metadata"]["namespace"], obj) for obj in OBJECTS if obj["kind"] == "Role"]
+    return {
+        (namespace, group, resource, verb)
+        for namespace, role in roles
+        for rule in role["rules"]
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    }
+
+
+ASKED_BY_THE_SERVER = {("", "taintctl.dev", "maintenanceruns/finalizers", "update")}
+"""Of whoever sets blockOwnerDeletion (the admission plugin OwnerReferencesPermissionEnforcement); the sandbox has it
+not."""
+
+
+async def test_the_controller_has_the_rights_that_it_uses_and_no_others(
+    sandbox: Sandbox, asked: set[Right], tmp_path: Path
+) -> None:
+    kubeconfig = sandbox.write_kubeconfig(tmp_path / "kubeconfig", CONTROLLER)
+    await the_controller_at_work(sandbox, kubeconfig, asked)
+    async with controller_cluster(sandbox) as cluster:
+        await every_call_of_the_port(sandbox, cluster)
+    rights = granted()
+    clusterwide = {right for right in rights if right[0] == ""}
+    used = {("", *right[1:]) if ("", *right[1:]) in clusterwide else right for right in asked}
+    for what, them in (("not granted", used - rights), ("not used", rights - used - ASKED_BY_THE_SERVER)):
+        assert not them, what + ":\n" + "\n".join(" ".join(right) for right in sorted(them))
