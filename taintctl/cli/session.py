@@ -39,7 +39,7 @@ class Session:
             discovery = await discover(client)
             if discovery.missing_kinds:
                 missing = ", ".join(discovery.missing_kinds)
-                raise Failure(f"taintctl is not installed on {client.server} (no {missing}); {INSTALL}")
+                raise Failure(f"taintctl is not installed on {client.where} (no {missing}); {INSTALL}")
             yield cls(client, KubernetesCluster(client, discovery, clock), discovery, clock)
 
     async def checked(self, kind: type[M], name: str) -> Checked[M]:

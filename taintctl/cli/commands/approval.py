@@ -30,7 +30,7 @@ async def approve(session: Session, run: str, comment: str | None, yes: bool) ->
 
     The approval holds for this plan and any smaller one; a larger plan is asked about again.
     """
-    await _decide(session, run, ApprovalDecision.APPROVE, comment, yes)
+    await decide(session, run, ApprovalDecision.APPROVE, comment, yes)
 
 
 @click.command()
@@ -40,10 +40,10 @@ async def approve(session: Session, run: str, comment: str | None, yes: bool) ->
 @on_cluster
 async def deny(session: Session, run: str, comment: str | None, yes: bool) -> None:
     """Shows the plan that RUN asks about, and denies it in your own name: the run is cancelled."""
-    await _decide(session, run, ApprovalDecision.DENY, comment, yes)
+    await decide(session, run, ApprovalDecision.DENY, comment, yes)
 
 
-async def _decide(session: Session, name: str, decision: ApprovalDecision, comment: str | None, yes: bool) -> None:
+async def decide(session: Session, name: str, decision: ApprovalDecision, comment: str | None, yes: bool) -> None:
     run = await session.run(name)
     digest = asked_digest(run)
     policy = await session.policy_of(run)

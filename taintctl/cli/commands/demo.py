@@ -1,0 +1,62 @@
+"""`taintctl demo`: a whole maintenance window on a sandbox."""
+
+from __future__ import annotations
+
+import asyncio
+
+import click
+
+from taintctl.cli.commands.sandbox import KUBERNETES
+from taintctl.cli.text import heading, line, say, styled
+
+
+@click.command()
+@click.option("--nodes", type=click.IntRange(2, 100), default=3, show_default=True)
+@click.option("--gpus-per-node", type=click.IntRange(3, 128), default=4, show_default=True)
+@click.option("--kubernetes", type=click.Choice(KUBERNETES), default="1.37", show_default=True)
+@click.option(
+    "--speed",
+    type=click.FloatRange(1, 20),
+    default=10.0,
+    show_default=True,
+    help="Divides the delays of control plane and controller.",
+)
+@click.option("--keep", is_flag=True, help="Leave the sandbox up afterwards, and say how to look around.")
+def demo(nodes: int, gpus_per_node: int, kubernetes: str, speed: float, keep: bool) -> None:
+    """A maintenance window from dry run to release, in about a minute, with no cluster and no input.
+
+    It runs a sandbox, the real controller and real API calls, and asserts each step: exit status 1, with one
+    sentence, if anything is not so.
+    """
+    asyncio.run(_tell(nodes, gpus_per_node, kubernetes, speed, keep))
+
+
+async def _tell(nodes: int, gpus_per_node: int, kubernetes: str, speed: float, keep: bool) -> None:
+    from taintctl.cli.lab import until_interrupted
+    from taintctl.cli.story.stage import stage
+    from taintctl.cli.story.window import Story
+
+    say(
+        line(heading("taintctl demo"), f": a sandbox of Kubernetes {kubernetes}, {speed:g} times as fast as a cluster.")
+    )
+    async with stage(nodes=nodes, gpus_per_node=gpus_per_node, kubernetes=kubernetes, speed=speed) as ready:
+        story = Story(ready)
+        await story.tell()
+        say("")
+        say(line(styled("All of it was so.", "green"), " Every step was checked while it was told."))
+        if not keep:
+            return
+        say(
+            [
+                line(""),
+                line("The sandbox stays up, in memory, until Ctrl-C. Look around in another terminal:"),
+                line(f"  export KUBECONFIG={ready.admin_kubeconfig}"),
+                line("  kubectl get mw,mr,ma,evp"),
+                line(f"  kubectl describe mr {story.run}"),
+                line(f"  taintctl status {story.run}"),
+                line("  taintctl devices"),
+                line(f"  taintctl start --driver gpu.example.com --pool {story.pool} --wait"),
+                line("  kubectl get devicetaintrules -w"),
+            ]
+        )
+        await until_interrupted(asyncio.Event())
