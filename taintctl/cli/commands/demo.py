@@ -36,9 +36,7 @@ async def _tell(nodes: int, gpus_per_node: int, kubernetes: str, speed: float, k
     from taintctl.cli.story.stage import stage
     from taintctl.cli.story.window import Story
 
-    say(
-        line(heading("taintctl demo"), f": a sandbox of Kubernetes {kubernetes}, {speed:g} times as fast as a cluster.")
-    )
+    say(line(heading("taintctl demo"), f": a sandbox of Kubernetes {kubernetes}, {speed:g} times as fast."))
     async with stage(nodes=nodes, gpus_per_node=gpus_per_node, kubernetes=kubernetes, speed=speed) as ready:
         story = Story(ready)
         await story.tell()

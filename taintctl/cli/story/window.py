@@ -5,15 +5,12 @@ Nothing that is told is known beforehand: every number is read from the API, and
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
 from taintctl.api.approval import ApprovalDecision
 from taintctl.api.base import API_VERSION, LABEL_WINDOW, condition, format_time
-from taintctl.api.check import check
-from taintctl.api.policy import EvictionPolicy
 from taintctl.api.reasons import Agreement, ConditionType, Phase, PodEffect
 from taintctl.api.run import MaintenanceRun
 from taintctl.api.window import MaintenanceWindow
@@ -25,7 +22,7 @@ from taintctl.cli.fleet import Device
 from taintctl.cli.lab import CONTROLLER
 from taintctl.cli.manifests import ROOT
 from taintctl.cli.manifests import read as read_manifests
-from taintctl.cli.story.stage import APPROVER, OPERATOR, POLL, Stage
+from taintctl.cli.story.stage import APPROVER, OPERATOR, Stage
 from taintctl.cli.story.witness import PODS
 from taintctl.cli.targets import from_window
 from taintctl.cli.text import listed, plural, say, span
@@ -77,7 +74,7 @@ def window_manifest(start: datetime, pool: str) -> dict[str, Any]:
             "policyName": POLICY,
             "notice": "20s",
             "drain": {"timeout": "10m"},
-            "work": {"mode": "Duration", "duration": "60s"},
+            "work": {"mode": "Duration", "duration": "90s"},
         },
     }
 
@@ -364,13 +361,7 @@ class Story:
             f"{' → '.join(been)}. {plural(len(stage.witness.marked), 'pod')} went, each of them in the approved plan; "
             f"{plural(len(untouched), 'pod')} elsewhere did not notice. Nothing of ours is left."
         )
-        await asyncio.sleep(POLL)
 
 
 def _first(judged: Judged) -> str:
     return judged.evaluation.violations[0].message if judged.evaluation.violations else "no violation"
-
-
-def valid() -> bool:
-    """Whether the story's own manifests are what the API takes."""
-    return not check(EvictionPolicy, policy_manifest()).problems

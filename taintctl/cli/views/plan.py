@@ -17,7 +17,7 @@ EFFECTS: dict[PodEffect, tuple[str, str]] = {
         "extended resource: the taint neither counts nor deletes them; taintctl evicts them",
         WARN,
     ),
-    PodEffect.TOLERATES: ("they tolerate the taint, stay, and keep their devices", WARN),
+    PodEffect.TOLERATES: ("they tolerate the taint and stay; without adminAccess they keep their devices busy", WARN),
 }
 SHOWN = 20
 
@@ -132,6 +132,8 @@ def _number(value: int | None) -> str:
 
 
 def _verdict(value: int, limit: int | None, auto: int | None) -> Cell:
+    if limit is None and auto is None:
+        return "no limit"
     if limit is not None and value > limit:
         return styled("over the limit", BAD)
     if auto is not None and value > auto:
