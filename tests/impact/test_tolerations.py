@@ -20,21 +20,20 @@ def later(seconds: int) -> Fate:
 
 def recorded() -> list[tuple[str, tuple[Toleration, ...], int]]:
     """(case, the claim's tolerations, how many pods the control plane would evict) of recording 08."""
-    found = {}
+    found: dict[str, AllocationResult] = {}
     for entry in entries("08-tolerations"):
         response = entry["response"]
         if response.get("kind") == "ResourceClaim":
             claim = msgspec.convert(response, ResourceClaim, strict=False)
             assert claim.status.allocation is not None
-            (result,) = claim.status.allocation.devices.results or ()
-            found[entry["case"]] = result
+            (found[entry["case"]],) = claim.status.allocation.devices.results or ()
     out = []
     for entry in entries("08-tolerations"):
         for condition in entry["response"].get("status", {}).get("conditions", ()):
             message = parse(condition["message"])
             assert message is not None
-            result: AllocationResult = found[entry["case"].removeprefix("dry-")]
-            out.append((entry["case"], result.tolerations or (), message.pods))
+            held = found[entry["case"].removeprefix("dry-")]
+            out.append((entry["case"], held.tolerations or (), message.pods))
     return out
 
 
