@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from rich.console import Group
 from rich.live import Live
@@ -38,11 +38,15 @@ def outcome(run: MaintenanceRun, *good: Phase) -> int:
     return DONE if run.status.phase in good else FAILED
 
 
-async def follow(session: Session, name: str, reached: Reached) -> MaintenanceRun:
-    """Follows until `reached`. Raises Failure where the run is deleted meanwhile or the API server stays away."""
+async def follow(session: Session, name: str, reached: Reached, *, from_start: bool = False) -> MaintenanceRun:
+    """Follows until `reached`; without a terminal `from_start` tells what came before, too. Raises Failure where the
+    run is deleted meanwhile or the API server stays away."""
     if sys.stdout.isatty():
         return await _live(session, name, reached)
-    return await _lines(session, name, reached)
+    news = News()
+    if not from_start:
+        news.of(await session.run(name), "", session.clock.now())
+    return await _lines(session, name, reached, news)
 
 
 async def _live(session: Session, name: str, reached: Reached) -> MaintenanceRun:
@@ -55,10 +59,9 @@ async def _live(session: Session, name: str, reached: Reached) -> MaintenanceRun
     raise AssertionError("states never end")
 
 
-async def _lines(session: Session, name: str, reached: Reached) -> MaintenanceRun:
-    news = News()
+async def _lines(session: Session, name: str, reached: Reached, news: News) -> MaintenanceRun:
     async for run, problem in _states(session, name):
-        say(news.of(run, problem, session))
+        say(news.of(run, problem, session.clock.now()))
         if not problem and reached(run):
             return run
     raise AssertionError("states never end")
@@ -92,8 +95,7 @@ class News:
     _said: tuple[object, ...] = ()
     _problem: str = ""
 
-    def of(self, run: MaintenanceRun, problem: str, session: Session) -> list[Line]:
-        now = session.clock.now()
+    def of(self, run: MaintenanceRun, problem: str, now: datetime) -> list[Line]:
         if problem:
             lines = [line(f"{now:%H:%M:%S}  ", styled(problem, "yellow"))] if problem != self._problem else []
             self._problem = problem

@@ -77,7 +77,7 @@ async def start(
     if not wait:
         say(f"Next: taintctl status {run} --watch")
         return None
-    return outcome(await follow(session, run, in_maintenance), Phase.IN_MAINTENANCE, Phase.SUCCEEDED)
+    return outcome(await follow(session, run, in_maintenance, from_start=True), Phase.IN_MAINTENANCE, Phase.SUCCEEDED)
 
 
 def _before(run: MaintenanceRun) -> str:

@@ -38,7 +38,7 @@ async def status(session: Session, run: str | None, watch: bool, output: str) ->
         await _list(session, output)
         return None
     if watch:
-        last = await follow(session, run, ended)
+        last = await follow(session, run, ended, from_start=True)
         if last.status.phase is not Phase.SUCCEEDED:
             say(line(f"Run {run} ended as {last.status.phase}: {last.status.message}"), stderr=True)
         return outcome(last, Phase.SUCCEEDED)

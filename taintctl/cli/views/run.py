@@ -97,8 +97,8 @@ def _facts(run: MaintenanceRun, policy: EvictionPolicy | None, now: datetime) ->
         ("Start", when(spec.start_at, now) if spec.start_at else "as soon as it may"),
         ("Deadline", f"{when(spec.deadline, now)}, then {spec.at_deadline}"),
         (
-            "Notice, drain",
-            f"{format_duration(spec.notice)} notice, pods may take {format_duration(spec.drain.timeout)}",
+            "Notice",
+            f"{format_duration(spec.notice)} (at least 10s), then pods may take {format_duration(spec.drain.timeout)}",
         ),
         ("Work", _work(run, now)),
     ]
