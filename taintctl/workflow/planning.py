@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from taintctl.api.base import MAX_LISTED
+from taintctl.api.base import MAX_DURATION, MAX_LISTED
 from taintctl.api.plan import (
     Plan,
     PlanBudget,
@@ -51,12 +51,13 @@ class Standing:
 def standing(look: Look, plan: Plan, policy: EvictionPolicy) -> Standing:
     obs, approval = look.obs, look.status.approval
     spec = obs.run.spec
+    left = spec.deadline - max(look.now, look.start or look.now)
     evaluation = evaluate(
         plan,
         policy,
         drain_timeout=spec.drain.timeout,
-        time_left=spec.deadline - max(look.now, look.start or look.now),
-        speed=obs.settings.speed,
+        # Delays in specifications pass faster by the speed; a deadline is a time. (Bounded, since years overflow.)
+        time_left=min(left, MAX_DURATION) * obs.settings.speed,
     )
     asked = approval.asked if approval is not None else None
     return Standing(
