@@ -71,7 +71,7 @@ def published_pools(snapshot: Snapshot) -> dict[tuple[str, str], PublishedPool]:
 def resolve(snapshot: Snapshot, target: Target, allocations: Allocations) -> Resolved | Problem:
     """The devices of `target` and the rules for them, or why it cannot be said or must not be done.
 
-    The snapshot must hold every slice and claim of the target's driver, for else a pool could look like the whole.
+    The snapshot must hold every slice of the target's driver, for else one pool could look like all of it.
     """
     pools = published_pools(snapshot)
     selector = DeviceSelector(driver=target.driver, pool=target.pool, device=target.device)
