@@ -85,7 +85,8 @@ class Api:
     @asynccontextmanager
     async def watch(self, path: str, **query: str) -> AsyncIterator[Watch]:
         assert self._session is not None
-        async with self._session.get(self._server + path, params={"watch": "true", **query}) as response:
+        params, endless = {"watch": "true", **query}, aiohttp.ClientTimeout(total=None)
+        async with self._session.get(self._server + path, params=params, timeout=endless) as response:
             yield Watch(response)
 
 

@@ -20,7 +20,8 @@ GPUS = 4
 MESSAGE = re.compile(
     r"(?P<published>\d+) published devices? selected\. (?P<allocated>\d+) allocated devices? selected\. "
     r"(?P<pods>\d+) pods? would be evicted in (?P<namespaces>\d+) (?:different )?namespaces? "
-    r"if the effect was NoExecute\. This information will not be updated again\. Recreate the DeviceTaintRule to trigger an update\."
+    r"if the effect was NoExecute\. This information will not be updated again\. "
+    r"Recreate the DeviceTaintRule to trigger an update\."
 )
 
 
