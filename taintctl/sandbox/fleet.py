@@ -55,6 +55,18 @@ def add_node(store: Store, name: str, gpus: int) -> None:
     wanted = node(name)
     at = timestamp(store.clock.now())
     wanted["status"]["conditions"][0].update(lastHeartbeatTime=at, lastTransitionTime=at)
+    wanted["status"]["nodeInfo"] = {
+        "architecture": "amd64",
+        "bootID": "",
+        "containerRuntimeVersion": "sandbox://1",
+        "kernelVersion": "",
+        "kubeProxyVersion": "",
+        "kubeletVersion": f"v{store.resources.kubernetes}.0",
+        "machineID": "",
+        "operatingSystem": "linux",
+        "osImage": "sandbox",
+        "systemUUID": "",
+    }
     store.create(NODES, wanted)
     store.mutate(NODES, None, name, lambda current: current.update(status=wanted["status"]), subresource="status")
     store.create(SLICES, resource_slice(name, gpus))

@@ -162,7 +162,8 @@ async def test_the_events_of_an_eviction(plane: Plane) -> None:
 def recorded_claim(pod: str) -> Obj:
     """The claim of recording 01 that a template made for a pod."""
     [listed] = [e["response"] for e in recorded("01-objects.json") if e["response"]["kind"] == "ResourceClaimList"]
-    [claim] = [c for c in listed["items"] if c["metadata"].get("generateName") == f"{pod}-g0-"]
+    found: list[Obj] = [c for c in listed["items"] if c["metadata"].get("generateName") == f"{pod}-g0-"]
+    [claim] = found
     return claim
 
 

@@ -24,8 +24,9 @@ def pod(plane: Plane, name: str, **shape: Any) -> Obj:
 
 def scheduled(plane: Plane, name: str) -> Obj:
     conditions = plane.get(PODS, name, "team")["status"].get("conditions", [])
-    [found] = [c for c in conditions if c["type"] == "PodScheduled"]
-    return found
+    found: list[Obj] = [c for c in conditions if c["type"] == "PodScheduled"]
+    [only] = found
+    return only
 
 
 async def test_a_pod_with_an_extended_resource_gets_the_recorded_claim(plane: Plane) -> None:
