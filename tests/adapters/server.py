@@ -22,7 +22,7 @@ from taintctl.sandbox.store import Store
 from taintctl.sandbox.users import Users
 
 ROOT = Path(__file__).parents[2]
-SPEED = 50.0
+SPEED = 100.0
 Obj = dict[str, Any]
 
 PODS = "pods"

@@ -295,7 +295,9 @@ async def test_events_are_where_kubectl_describe_looks(server: Server, cluster: 
         # the field selector that client-go's event search makes for a cluster-scoped object
         selector = f"involvedObject.name=r1,involvedObject.kind=MaintenanceRun,involvedObject.uid={involved['uid']}"
         found = await client.list("/api/v1/events", dict[str, Any], params={"fieldSelector": selector})
-    assert [(e["reason"], e["message"], e["count"], e["type"]) for e in found.items] == [
+    assert [
+        (e["reason"], e["message"], e["count"], e["type"]) for e in sorted(found.items, key=lambda e: -e["count"])
+    ] == [
         ("Approved", "Two people said yes.", 3, "Normal"),
         ("Mismatch", "Other numbers.", 1, "Warning"),
     ]
