@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
@@ -186,8 +185,3 @@ def node_selector_matches(selector: Mapping[str, Any] | None, node: Mapping[str,
         and all(requirement_matches(item, fields) for item in term.get("matchFields") or ())
         for term in selector.get("nodeSelectorTerms") or ()
     )
-
-
-def hash_suffix(parts: Iterable[str], length: int = 16) -> str:
-    """Some hexadecimal digits that depend on `parts` alone, for names."""
-    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:length]

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from taintctl.cel.quantity import parse_quantity
-from taintctl.sandbox.controlplane.objects import EXTENDED_RESOURCE_CLAIM, Obj, annotation, meta, owned_by, ref
+from taintctl.sandbox.controlplane.objects import EXTENDED_RESOURCE_CLAIM, Obj, meta, owned_by, ref
 
 IMPLICIT_PREFIX = "deviceclass.resource.kubernetes.io/"
 """Every class can be asked for under this name, with or without an extendedResourceName (KEP-5004)."""
@@ -139,7 +139,3 @@ def extended_status(requests: Iterable[ExtendedRequest], claim_name: str) -> Obj
 def controller_reference(pod: Mapping[str, Any]) -> Obj:
     owner = ref(pod)
     return {"apiVersion": "v1", "kind": "Pod", "name": owner.name, "uid": owner.uid, "controller": True}
-
-
-def is_extended_claim(claim: Mapping[str, Any]) -> bool:
-    return annotation(claim, EXTENDED_RESOURCE_CLAIM) == "true"

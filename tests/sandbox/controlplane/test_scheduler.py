@@ -8,7 +8,18 @@ from typing import Any
 import pytest
 
 from taintctl.sandbox import fleet
-from taintctl.sandbox.controlplane.objects import CLAIMS, CLASSES, EVENTS, NODES, PODS, RULES, SLICES, TEMPLATES
+from taintctl.sandbox.controlplane.objects import (
+    CLAIMS,
+    CLASSES,
+    EVENTS,
+    NODES,
+    PODS,
+    RULES,
+    SLICES,
+    TEMPLATES,
+    labels_match,
+    requirement_matches,
+)
 from tests.sandbox.controlplane.plane import Obj, Plane, entry, normal, recorded
 
 pytestmark = pytest.mark.looptime
@@ -341,3 +352,93 @@ async def test_what_the_sandbox_cannot_allocate_is_said(plane: Plane, devices: O
     pod(plane, "p", claim="c")
     await asyncio.sleep(1)
     assert why in scheduled(plane, "p")["message"]
+
+
+async def test_a_pod_deleted_before_it_is_bound_takes_nothing(plane: Plane) -> None:
+    plane.nodes(1, gpus=1)
+    plane.manager.scheduler.prebind_delay = 10.0
+    await plane.manager.start()
+    claim(plane, "c")
+    pod(plane, "p", claim="c")
+    await asyncio.sleep(5)
+    plane.store.delete(PODS, "team", "p")
+    pod(plane, "q", claim="c")
+    await asyncio.sleep(40)
+    assert plane.pod("team", "q") == "Running"
+    assert [h["name"] for h in plane.get(CLAIMS, "c", "team")["status"]["reservedFor"]] == ["q"]
+
+
+async def test_a_claim_that_somebody_else_allocated_is_decided_anew(plane: Plane) -> None:
+    plane.nodes(1, gpus=2)
+    plane.manager.scheduler.prebind_delay = 5.0
+    await plane.manager.start()
+    claim(plane, "c")
+    pod(plane, "p", claim="c")
+    await asyncio.sleep(2)
+    result = {"request": "gpu", "driver": fleet.DRIVER, "pool": "n1", "device": "gpu-1"}
+
+    def allocate(current: Obj) -> None:
+        current["status"] = {"allocation": {"devices": {"results": [result]}}}
+
+    plane.store.mutate(CLAIMS, "team", "c", allocate, subresource="status")
+    await asyncio.sleep(30)
+    assert plane.devices("team", "c") == ["n1/gpu-1"]
+    assert plane.pod("team", "p") == "Running"
+
+
+async def test_a_restarted_scheduler_knows_what_is_in_use(plane: Plane) -> None:
+    plane.nodes(1, gpus=2)
+    await plane.manager.start()
+    claim(plane, "a")
+    pod(plane, "a", claim="a")
+    await asyncio.sleep(2)
+    await plane.manager.restart("scheduler")
+    claim(plane, "b")
+    pod(plane, "b", claim="b")
+    await asyncio.sleep(2)
+    assert plane.devices("team", "a") + plane.devices("team", "b") == ["n1/gpu-0", "n1/gpu-1"]
+
+
+async def test_a_claim_is_held_by_at_most_256_pods(plane: Plane) -> None:
+    plane.nodes(1, gpus=1)
+    await plane.manager.start()
+    claim(plane, "c")
+    for number in range(257):
+        pod(plane, f"p{number}", claim="c")
+    await asyncio.sleep(15)
+    states = list(plane.pods().values())
+    assert (states.count("Running"), states.count("Pending")) == (256, 1)
+    assert len(plane.get(CLAIMS, "c", "team")["status"]["reservedFor"]) == 256
+
+
+async def test_a_selector_that_does_not_evaluate_is_said(plane: Plane) -> None:
+    plane.nodes()
+    await plane.manager.start()
+    claim(plane, "c", selectors=[{"cel": {"expression": "device.attributes['gpu.example.com'].nothing == 'x'"}}])
+    pod(plane, "p", claim="c")
+    await asyncio.sleep(1)
+    assert scheduled(plane, "p")["message"].startswith("0/1 nodes are available: selector ")
+
+
+@pytest.mark.parametrize(
+    ("operator", "values", "matches"),
+    [
+        ("In", ["a", "b"], True),
+        ("In", ["b"], False),
+        ("NotIn", ["b"], True),
+        ("Exists", None, True),
+        ("DoesNotExist", None, False),
+        ("Gt", ["1"], False),
+        ("Lt", ["1"], False),
+        ("Near", ["a"], False),
+    ],
+)
+def test_label_requirements(operator: str, values: list[str] | None, matches: bool) -> None:
+    requirement = {"key": "zone", "operator": operator, "values": values}
+    assert requirement_matches(requirement, {"zone": "a"}) is matches
+    assert labels_match({"matchExpressions": [requirement]}, {"zone": "a"}) is matches
+
+
+@pytest.mark.parametrize(("operator", "matches"), [("Gt", True), ("Lt", False)])
+def test_numbers_of_labels_are_compared(operator: str, matches: bool) -> None:
+    assert requirement_matches({"key": "gpus", "operator": operator, "values": ["4"]}, {"gpus": "8"}) is matches
