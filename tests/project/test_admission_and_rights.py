@@ -23,6 +23,7 @@ from taintctl.api.reasons import Effect
 from taintctl.api.rule import RuleManifest
 from taintctl.api.run import MaintenanceRun
 from taintctl.api.window import MaintenanceWindow
+from taintctl.cli.main import run
 from taintctl.controller.host import ControllerOptions, run_controller
 from taintctl.ports.cluster import Cluster, Scope
 from taintctl.sandbox.apiserver.rbac import Attributes, Authorizer
@@ -293,3 +294,42 @@ async def test_the_controller_has_the_rights_that_it_uses_and_no_others(
     used = {("", *right[1:]) if ("", *right[1:]) in clusterwide else right for right in asked}
     for what, them in (("not granted", used - rights), ("not used", rights - used - ASKED_BY_THE_SERVER)):
         assert not them, what + ":\n" + "\n".join(" ".join(right) for right in sorted(them))
+
+
+@pytest.mark.parametrize(
+    ("user", "commands"),
+    [
+        (
+            "victor",
+            [
+                "devices",
+                f"plan --driver {DRIVER} --pool gpu-worker-01",
+                "status",
+                "schedule nightly",
+                "explain swap-gpu",
+            ],
+        ),
+        (
+            "olga",
+            [
+                f"start --driver {DRIVER} --pool gpu-worker-01 --name own",
+                "status own",
+                "pause own",
+                "resume own",
+                "cancel own --now",
+            ],
+        ),
+        ("alice", ["status swap-gpu", "explain swap-gpu"]),
+    ],
+)
+async def test_a_role_reaches_as_far_as_its_commands(
+    sandbox: Sandbox, tmp_path: Path, capfd: pytest.CaptureFixture[str], user: str, commands: list[str]
+) -> None:
+    sandbox.apply([a_run(), a_window()])
+    kubeconfig = sandbox.write_kubeconfig(tmp_path / "kubeconfig", user)
+    for command in commands:
+        name, *rest = command.split()
+        arguments = [name, *rest, "--kubeconfig", str(kubeconfig)]
+        status = await asyncio.to_thread(run, arguments)
+        said = capfd.readouterr()
+        assert status == 0, f"taintctl {command}: {said.err}{said.out}"
