@@ -10,7 +10,7 @@ from types import MappingProxyType
 from taintctl.api.base import FINALIZER
 from taintctl.api.reasons import Phase
 from taintctl.workflow.interrupts import hold_of, interrupt
-from taintctl.workflow.look import Look
+from taintctl.workflow.look import Look, without_no_execute
 from taintctl.workflow.model import Action, AddFinalizer, Decision, Observation
 from taintctl.workflow.rules import bring_about, observe
 from taintctl.workflow.stages import (
@@ -26,6 +26,7 @@ from taintctl.workflow.stages import (
     releasing,
     rolling_back,
 )
+from taintctl.workflow.transitions import BEFORE_EVICTION
 
 Stage = Callable[[Look], Decision]
 
@@ -57,6 +58,9 @@ def decide(observation: Observation, now: datetime) -> Decision:
     """
     status, edit = observe(observation, now)
     look = Look(observation, now, status, edit)
+    if look.phase in BEFORE_EVICTION:
+        # Whatever the status says: behind a gate only, and none of these phases is.
+        look = without_no_execute(look)
     decision = interrupt(look)
     if decision is None:
         assert look.phase is not None  # interrupt() gives a new run its first phase

@@ -38,7 +38,7 @@ def interrupt(look: Look) -> Decision | None:
             return _end(look, Reason.DELETED, Phase.CANCELLED, "The run is deleted.")
         if run.spec.cancelled:
             return _cancelled(look)
-        if look.edit is not None:
+        if look.edit is not None and phase is not Phase.PENDING:
             return _end(look, look.edit.reason, Phase.FAILED, look.edit.message)
         if run.spec.deadline <= look.now:
             return _deadline(look)

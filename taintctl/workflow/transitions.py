@@ -68,7 +68,9 @@ TRANSITIONS: frozenset[Transition] = frozenset(
         # Held runs (paused, a spec that can't be read right, cancelled but kept tainted) go on with a new dry run.
         *_moves([P.BLOCKED, P.AWAITING_APPROVAL, P.NOTICE, P.EVICTING, P.DRAINING], [R.RESUMED], P.DRY_RUN),
         # Interrupts of every phase between the first rule and maintenance.
-        *_moves(BEFORE_MAINTENANCE, [R.DELETED, R.CANCELLED, R.RELEASED, R.DEADLINE_PASSED, *BY_HAND], P.ROLLING_BACK),
+        *_moves(BEFORE_MAINTENANCE, [R.DELETED, R.CANCELLED, R.DEADLINE_PASSED, *BY_HAND], P.ROLLING_BACK),
+        # Cancelled, the taint kept by policy, and then released by hand.
+        *_moves([P.BLOCKED, P.NOTICE, P.EVICTING, P.DRAINING], [R.RELEASED], P.ROLLING_BACK),
         # Out of maintenance there is one way: proven idle, then released.
         *_moves([P.IN_MAINTENANCE], [R.WORK_DONE, R.RELEASED], P.RELEASING),
         (P.RELEASING, R.COMPLETED, P.SUCCEEDED),

@@ -252,9 +252,9 @@ class World:
         """Steps until a decision waits for time or for a change."""
         for _ in range(limit):
             decision = self.step()
-            if decision.requeue_after != timedelta(0) and not decision.need_live and not self.outcomes:
-                if self._quiet(decision):
-                    return decision
+            busy = decision.requeue_after == timedelta(0) or decision.need_live or self.outcomes
+            if not busy and self._quiet(decision):
+                return decision
         raise AssertionError(f"still at work after {limit} steps: {self.status.phase} {self.status.message}")
 
     def _quiet(self, decision: Decision) -> bool:
@@ -360,7 +360,8 @@ class World:
 
     def _dry_run(self, rule: DeviceTaintRule) -> DeviceTaintRule:
         chosen = rule.spec.device_selector
-        assert chosen is not None and self.plan is not None
+        assert chosen is not None
+        assert self.plan is not None
         planned = next(
             (r for r in self.plan.rules if (r.driver, r.pool, r.device) == (chosen.driver, chosen.pool, chosen.device)),
             PlannedRule(DRIVER, chosen.pool or "", chosen.device, 0, 0, 0, 0),

@@ -32,7 +32,7 @@ from taintctl.workflow.model import (
     RemoveFinalizer,
     SetEffect,
 )
-from taintctl.workflow.transitions import BEFORE_MAINTENANCE, PLAN_PROBLEMS
+from taintctl.workflow.transitions import BEFORE_EVICTION, BEFORE_MAINTENANCE, PLAN_PROBLEMS
 from tests.workflow.builders import (
     DRIVER,
     HOUR,
@@ -81,10 +81,9 @@ def seen_on_the_way(auto: bool, keep: bool) -> list[Observation]:
             break
         if world.phase is Phase.AWAITING_APPROVAL and not auto and not world.approvals:
             world.approve()
-        if world.phase is Phase.DRAINING and world.plan is not None and world.plan.pods:
-            if len(found) % 2:
-                world.evictions_complete()
-                world.plan = make_plan([], pools=["node-1", "node-2"])
+        if world.phase is Phase.DRAINING and world.evicted:
+            world.evictions_complete()
+            world.plan = make_plan([], pools=["node-1", "node-2"])
         if world.phase is Phase.IN_MAINTENANCE and not world.run.spec.work_completed:
             world.spec(work_completed=True)
         if world.phase is Phase.NOTICE and len(world.rules) == 4 and not killed:
@@ -287,7 +286,7 @@ def test_every_decision_keeps_the_promises(case: tuple[Observation, timedelta], 
         assert observation.live
         assert observation.idleness.verdict is Verdict.TRUE
         assert all(rule.effect is Effect.NO_EXECUTE for rule in after.rules if rule.role == "taint")
-    if after.phase is Phase.BLOCKED:
+    if after.phase in BEFORE_EVICTION:
         assert all(rule.effect is not Effect.NO_EXECUTE for rule in after.rules)
     for action in decision.actions:
         check_action(observation, decision, action, now)
@@ -343,7 +342,7 @@ def check_gate(observation: Observation, decision: Decision, action: SetEffect, 
     assert observation.live
     assert now - observation.taken_at <= seconds(10)
     assert action.not_after == observation.taken_at + seconds(10)
-    assert not (run.spec.paused or run.spec.cancelled or observation.problems or run.metadata.deletion_timestamp)
+    assert not any((run.spec.paused, run.spec.cancelled, observation.problems, run.metadata.deletion_timestamp))
     assert run.spec.start_at is None or run.spec.start_at <= now
     assert now < run.spec.deadline
     assert plan is not None
