@@ -88,8 +88,13 @@ def connection_of(
     return kubeconfig or settings.get("kubeconfig"), context_name or settings.get("context")
 
 
-def on_cluster(function: Callable[..., Awaitable[int | None]]) -> Callable[..., int | None]:
-    """Makes a coroutine that takes a Session a click callback with connection options; it gives the exit status."""
+def on_cluster(
+    function: Callable[..., Awaitable[int | None]], usage: Callable[..., None] | None = None
+) -> Callable[..., int | None]:
+    """Makes a coroutine that takes a Session a click callback with connection options; it gives the exit status.
+
+    `usage` is called with the parameters first, and raises click.UsageError before any cluster is asked.
+    """
 
     @click.pass_context
     @wraps(function)
@@ -97,6 +102,9 @@ def on_cluster(function: Callable[..., Awaitable[int | None]]) -> Callable[..., 
         ctx: click.Context, /, *, kubeconfig: str | None, context_name: str | None, **kwargs: Any
     ) -> int | None:
         from taintctl.cli.session import Session
+
+        if usage is not None:
+            usage(**kwargs)
 
         async def whole() -> int | None:
             async with Session.open(*connection_of(ctx, kubeconfig, context_name)) as session:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import click
@@ -62,13 +63,21 @@ class _DeviceRow:
     node: str
 
 
+def _usage(**given: Any) -> None:
+    target = target_of(given["driver"], given["pool"], given["device"], given["whole_driver"])
+    if sum(map(bool, (target, given["window"], given["filename"]))) > 1:
+        raise click.UsageError("give one of: target flags, --window, -f")
+    if not given["window"] and not given["filename"]:
+        from_flags(target)
+
+
 @click.command()
 @target_options
 @click.option("--window", help="The target, policy and times of this MaintenanceWindow.")
 @click.option("-f", "--filename", help="A file with one MaintenanceRun or MaintenanceWindow; - is stdin.")
 @click.option("--policy", help="Judge it by this EvictionPolicy instead.")
 @output_option
-@on_cluster
+@partial(on_cluster, usage=_usage)
 async def plan(
     session: Session,
     driver: str | None,
@@ -89,13 +98,12 @@ async def plan(
       taintctl plan --driver gpu.nvidia.com --pool node-7
       taintctl plan --window nightly --policy careful
     """
-    target = target_of(driver, pool, device, whole_driver)
-    if sum(map(bool, (target, window, filename))) > 1:
-        raise click.UsageError("give one of: target flags, --window, -f")
     if window:
         template = await from_window(session, window)
+    elif filename:
+        template = from_file(filename)
     else:
-        template = from_file(filename) if filename else from_flags(target)
+        template = from_flags(target_of(driver, pool, device, whole_driver))
     judged = await judge(session, template, policy)
     if output in ("json", "yaml"):
         emit(document(judged), output)

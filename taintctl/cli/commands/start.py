@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
 import click
@@ -22,6 +23,16 @@ from taintctl.cli.text import moment, say
 from taintctl.ports.errors import Conflict
 
 
+def _usage(**given: Any) -> None:
+    target = target_of(given["driver"], given["pool"], given["device"], given["whole_driver"])
+    if given["window"] and target:
+        raise click.UsageError("give target flags or --window, not both")
+    if given["duration"] and given["deadline"]:
+        raise click.UsageError("give --duration or --deadline, not both")
+    if not given["window"]:
+        from_flags(target)
+
+
 @click.command()
 @target_options
 @click.option("--window", help="What this MaintenanceWindow would start, but now.")
@@ -35,7 +46,7 @@ from taintctl.ports.errors import Conflict
 @click.option("--reason", help="Why, for whoever is asked to approve.")
 @click.option("--name", help="The run's name; default: made from the window or the target.")
 @click.option("--wait", is_flag=True, help="Follow it until its devices are in maintenance, or it ends.")
-@on_cluster
+@partial(on_cluster, usage=_usage)
 async def start(
     session: Session,
     driver: str | None,
@@ -54,10 +65,6 @@ async def start(
       taintctl start --driver gpu.nvidia.com --pool node-7 --duration 2h --wait
     """
     target = target_of(driver, pool, device, whole_driver)
-    if window and target:
-        raise click.UsageError("give target flags or --window, not both")
-    if given["duration"] and given["deadline"]:
-        raise click.UsageError("give --duration or --deadline, not both")
     template = await from_window(session, window) if window else from_flags(target)
     spec = run_spec(template, given, session.clock.now(), await session.whoami())
     metadata = {"name": name} if name else {"generateName": f"{slug(template)}-"}

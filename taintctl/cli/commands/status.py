@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import click
 
 from taintctl.api.check import Checked
@@ -17,11 +19,18 @@ from taintctl.cli.views.lists import run_list, window_list
 from taintctl.cli.views.run import run_view
 
 
+def _usage(*, run: str | None, watch: bool, output: str) -> None:
+    if watch and output in ("json", "yaml"):
+        raise click.UsageError("--watch shows a page or lines; for scripts use `kubectl get mr NAME -o json -w`")
+    if watch and run is None:
+        raise click.UsageError("--watch follows one run: name it")
+
+
 @click.command()
 @click.argument("run", required=False)
 @click.option("-w", "--watch", is_flag=True, help="Follow RUN until it ends; exit status 1 unless it Succeeded.")
 @output_option
-@on_cluster
+@partial(on_cluster, usage=_usage)
 async def status(session: Session, run: str | None, watch: bool, output: str) -> int | None:
     """Where runs and windows are; with RUN, everything about one.
 
@@ -30,11 +39,7 @@ async def status(session: Session, run: str | None, watch: bool, output: str) ->
       taintctl status nightly-29567890 --watch
       taintctl status -o json | jq '.items[].status.phase'
     """
-    if watch and output in ("json", "yaml"):
-        raise click.UsageError("--watch shows a page or lines; for scripts use `kubectl get mr NAME -o json -w`")
     if run is None:
-        if watch:
-            raise click.UsageError("--watch follows one run: name it")
         await _list(session, output)
         return None
     if watch:

@@ -1,0 +1,269 @@
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from taintctl.api.check import check
+from taintctl.api.reasons import Phase, Reason
+from taintctl.api.run import MaintenanceRun
+from taintctl.api.window import MaintenanceWindow
+from taintctl.cli.follow import News
+from taintctl.cli.views.explain import explain_run, explain_window, next_command, time_limit
+from taintctl.cli.views.ladder import ladder
+from taintctl.cli.views.lists import run_list, window_list
+from taintctl.cli.views.run import run_view
+from taintctl.cli.views.words import WORDS
+from tests.cli.builders import AWAITING, NOW, at, plain, policy, run, window
+
+PAGE = """\
+Run nightly-1: AwaitingApproval (WaitingForApproval) for 60s
+  1 approval needed.
+  [x] DryRun  [>] AwaitingApproval  [ ] Notice  [ ] Evicting  [ ] Draining  [ ] InMaintenance  [ ] Releasing  \
+[ ] Succeeded
+
+  Target:        gpu.example.com, pool node-1
+  Taint:         taintctl.dev/maintenance=nightly-1
+  Policy:        careful
+  Asked for by:  olga: firmware
+  Start:         as soon as it may
+  Deadline:      2026-12-02 05:00:00 UTC (in 7h57m), then Release
+  Notice:        0s (at least 10s), then pods may take 30m
+  Work:          until `taintctl complete nightly-1`
+
+Plan (made at 2026-12-01 21:01:59 UTC)
+  COUNT        PLAN   LIMIT   AUTO-APPROVE
+  pods         2      1       -              over the limit
+  namespaces   2      -       1              asks for approval
+  devices      1      4       2              within
+
+Devices
+  POOL     DEVICE   NODE     UUID
+  node-1   gpu-0    node-1   GPU-1
+
+Pods
+Evicted (1): the taint deletes them at once
+  POD       OWNER
+  a/train   Job/train
+NotReachedByTaint (1): extended resource: the taint neither counts nor deletes them; taintctl evicts them
+  POD      OWNER
+  b/book   no owner: nothing brings it back
+
+Budgets (PodDisruptionBudgets; the taint itself does not honour them)
+  BUDGET   NEEDED   ALLOWED
+  a/pdb    1        0         would break
+
+Rules (what the control plane's dry run says, beside our own count of pods)
+  SELECTOR   EFFECT   PUBLISHED   ALLOCATED   NAMESPACES   PODS   PREDICTED            EVICTING
+  node-1     None     1           2           1            1      1           agreed   False
+
+Approval: 1 of 2 given
+  ada at 2026-12-01 21:02:30 UTC: go
+  1 more wanted, until 2026-12-01 21:32:00 UTC (in 29m)
+
+Conditions
+  TYPE       STATUS   FOR   REASON     MESSAGE
+  Accepted   True     60s   Accepted   Fine.
+
+History
+  AT                        FROM      TO                 REASON
+  2026-12-01 21:01:58 UTC   -         Pending            Created
+  2026-12-01 21:01:59 UTC   Pending   DryRun             WaitingForDryRun
+  2026-12-01 21:02:00 UTC   DryRun    AwaitingApproval   WaitingForApproval
+
+Next: taintctl approve nightly-1"""
+
+
+def test_the_page_of_a_run_that_waits_for_approval() -> None:
+    limits = policy(limits={"maxPods": 1, "maxDevices": 4}, autoApprove={"maxNamespaces": 1, "maxDevices": 2})
+    assert plain(run_view(run(**AWAITING), limits, NOW)) == PAGE
+
+
+def test_a_run_that_no_controller_has_seen_says_so() -> None:
+    page = plain(run_view(run(), None, NOW))
+    assert "No controller has looked at this run yet; is `taintctl run` running?" in page
+    assert "careful (not readable)" in page
+    assert "[>] Pending  [ ] DryRun" in page
+
+
+def test_hostile_names_stay_in_their_line() -> None:
+    status = {**AWAITING, "plan": {**AWAITING["plan"], "pods": [_pod("[red]\x1b[2Jx\nRun fake: Succeeded")]}}
+    page = plain(run_view(run(**status), None, NOW))
+    assert "\x1b" not in page
+    assert "  a/[red]\\x1b[2Jx Run fake: Succeeded   no owner" in page
+
+
+def _pod(name: str) -> dict[str, str]:
+    return {"namespace": "a", "name": name, "uid": "p", "effect": "Evicted"}
+
+
+def test_a_long_plan_is_shortened_unless_wide() -> None:
+    pods = [_pod(f"pod-{i:02d}") for i in range(25)]
+    status = {**AWAITING, "plan": {**AWAITING["plan"], "pods": pods, "morePods": 7}}
+    short, wide = (plain(run_view(run(**status), None, NOW, wide=w)) for w in (False, True))
+    assert "pod-19" in short
+    assert "pod-20" not in short
+    assert "  and 5 more (-o wide shows them)" in short
+    assert "pod-24" in wide
+    assert "and 7 pods more that the status does not list" in wide
+
+
+def test_eviction_says_who_evicted_and_what_blocks() -> None:
+    eviction = {
+        "startedAt": at(20),
+        "pending": 2,
+        "terminating": [{"namespace": "a", "name": "slow", "uid": "s"}],
+        "late": [{"namespace": "c", "name": "late", "uid": "l"}],
+        "evictedByTaint": 3,
+        "evictedByTaintctl": 1,
+        "blockedBy": ["a/book: budget a/pdb"],
+    }
+    page = plain(run_view(run(**{**AWAITING, "phase": "Draining", "eviction": eviction}), None, NOW))
+    assert "  Evicted:      3 by the taint, 1 by taintctl" in page
+    assert "  Still there:  2 to go, 1 terminating" in page
+    assert "  Terminating:  a/slow" in page
+    assert "  Came late:    c/late: not in the approved plan, so taintctl leaves them" in page
+    assert "  Blocked by:   a/book: budget a/pdb" in page
+
+
+@pytest.mark.parametrize(
+    ("phase", "history", "shown"),
+    [
+        ("Pending", [], "[>] Pending  [ ] DryRun  [ ] AwaitingApproval"),
+        ("Blocked", ["DryRun", "Blocked"], "[>] Blocked  [!] DryRun  [ ] AwaitingApproval"),
+        (
+            "Evicting",
+            ["DryRun", "Evicting"],
+            "[x] DryRun  [x] AwaitingApproval  [x] Notice  [>] Evicting  [ ] Draining",
+        ),
+        ("RollingBack", ["DryRun", "AwaitingApproval", "RollingBack"], "[x] AwaitingApproval  [ ] Notice"),
+        ("Cancelled", ["DryRun", "AwaitingApproval", "RollingBack", "Cancelled"], "[ ] Succeeded  [x] Cancelled"),
+        ("Succeeded", ["Releasing", "Succeeded"], "[x] Releasing  [x] Succeeded"),
+        # A new dry run starts the ladder over.
+        ("Failed", ["DryRun", "Notice", "DryRun", "RollingBack", "Failed"], "[x] DryRun  [ ] AwaitingApproval"),
+    ],
+)
+def test_the_ladder_shows_where_a_run_is(phase: str, history: list[str], shown: str) -> None:
+    entries = [{"at": at(1), "to": to, "reason": "x"} for to in history]
+    assert shown in ladder(run(phase=phase, history=entries).status).plain
+
+
+def test_every_reason_has_its_words() -> None:
+    assert set(WORDS) == set(Reason)
+
+
+def test_explain_says_why_until_when_and_what_next() -> None:
+    assert plain(explain_run(run(**AWAITING), policy(), NOW)) == (
+        "Run nightly-1 is in AwaitingApproval, for 60s.\n"
+        "  Why:        WaitingForApproval: Somebody has to approve the plan.\n"
+        "  In detail:  1 approval needed.\n"
+        "  Also:       1 approval of 2 missing\n"
+        "  Until:      2026-12-01 21:32:00 UTC (in 29m); without approval the run is then cancelled\n"
+        "  Next:       taintctl approve nightly-1"
+    )
+
+
+def test_explain_sends_to_the_controller_where_it_does_not_look() -> None:
+    stale = run(**AWAITING, metadata={"generation": 2})
+    text = plain(explain_run(stale, None, NOW))
+    assert "the controller has not seen the newest spec of this run" in text
+    assert next_command(stale, NOW).startswith("taintctl run ")
+    fresh = run(metadata={"creationTimestamp": at(2)})
+    assert next_command(fresh, NOW) == "taintctl status nightly-1 --watch"
+    assert next_command(run(), NOW).startswith("taintctl run ")
+
+
+@pytest.mark.parametrize(
+    ("status", "spec", "expected"),
+    [
+        ({"phase": "AwaitingApproval", "reason": "WaitingForStart"}, {"startAt": "2026-12-01T22:00:00Z"}, 57 * 60),
+        ({"phase": "Blocked"}, {}, 477 * 60),
+        ({"phase": "Notice", "rules": [{"name": "r", "effect": "NoSchedule", "effectSince": at(4)}]}, {}, 6),
+        (
+            {"phase": "Notice", "rules": [{"name": "r", "effect": "NoSchedule", "effectSince": at(4)}]},
+            {"notice": "5m"},
+            296,
+        ),
+        ({"phase": "Draining", "eviction": {"startedAt": at(60)}}, {"drain": {"timeout": "2m"}}, 60),
+        ({"phase": "InMaintenance", "reason": "WaitingForWork", "workStartedAt": at(60)}, {}, 477 * 60),
+        (
+            {"phase": "InMaintenance", "reason": "WaitingForWork", "workStartedAt": at(60)},
+            {"work": {"mode": "Duration", "duration": "10m"}},
+            540,
+        ),
+        ({"phase": "InMaintenance"}, {"atDeadline": "Extend", "extendBy": "1h"}, 537 * 60),
+    ],
+)
+def test_what_ends_a_wait_by_itself(status: dict[str, Any], spec: dict[str, Any], expected: int) -> None:
+    limit = time_limit(run(**status, spec=spec), policy())
+    assert limit is not None
+    assert limit.at - NOW == timedelta(seconds=expected)
+
+
+def test_a_drain_that_may_take_until_the_deadline_says_so() -> None:
+    draining = run(phase="Draining", eviction={"startedAt": at(60)}, spec={"drain": {"timeout": "2m"}})
+    limit = time_limit(draining, policy(rollbackOn=[]))
+    assert limit is not None
+    assert limit.at == draining.spec.deadline
+
+
+def test_an_ended_run_waits_for_nothing() -> None:
+    over = run(phase="Succeeded", phaseSince=at(5), reason="Completed")
+    assert time_limit(over, policy()) is None
+    assert plain(explain_run(over, policy(), NOW)).startswith("Run nightly-1 ended as Succeeded, for 5s.")
+    assert next_command(over, NOW) == "nothing to do"
+
+
+def test_explain_a_window() -> None:
+    text = plain(explain_window(window(spec={"suspend": True}, nextStart=at(-3600)), (), NOW))
+    assert text.splitlines()[0] == "Window nightly: it is suspended and makes no run."
+    assert "Next start:  2026-12-01 22:03:00 UTC (in 60m)" in text
+    assert "kubectl patch mw nightly" in text
+    assert "no controller has looked at it yet" in text
+    assert "it has a mistake" in plain(explain_window(window(), ("spec.foo: is not a field",), NOW))
+    assert "taintctl explain r" in plain(explain_window(window(activeRun="r"), (), NOW))
+
+
+def test_the_lists() -> None:
+    checked = [
+        check(MaintenanceRun, run("old", phase="Succeeded", metadata={"creationTimestamp": at(7200)}).dump()),
+        check(MaintenanceRun, run(**AWAITING).dump()),
+        check(MaintenanceRun, {"metadata": {"name": "broken"}, "spec": {"target": {"devcie": "x"}}}),
+    ]
+    lines = plain(run_list(checked, NOW)).splitlines()
+    assert [row.split()[0] for row in lines[2:]] == ["nightly-1", "broken", "old"]
+    assert lines[2].split() == [
+        *("nightly-1", "AwaitingApproval", "WaitingForApproval", "1", "2", "60s", "3m"),
+        *("taintctl", "approve", "nightly-1"),
+    ]
+    assert "unreadable" in lines[3]
+    windows = [check(MaintenanceWindow, window(nextStart=at(-600)).dump())]
+    assert plain(window_list(windows, NOW)).splitlines() == [
+        "Windows",
+        "  WINDOW    SCHEDULE                   LASTS   NEXT START   ACTIVE RUN   READY",
+        "  nightly   0 21 * * * Europe/Berlin   8h      in 10m       -            ?",
+    ]
+    assert "No runs." in plain(run_list([], NOW))
+    assert "No windows." in plain(window_list([], NOW))
+
+
+def test_watching_appends_what_is_new_once() -> None:
+    news = News()
+    first = plain(news.of(run(**AWAITING), "", NOW))
+    assert first.splitlines() == [
+        "21:01:58  Pending (Created)",
+        "21:01:59  Pending -> DryRun (WaitingForDryRun)",
+        "21:02:00  DryRun -> AwaitingApproval (WaitingForApproval)",
+        "21:03:00  1 approval needed.",
+    ]
+    assert news.of(run(**AWAITING), "", NOW) == []
+    assert plain(news.of(run(**AWAITING), "The API server is away.", NOW)) == "21:03:00  The API server is away."
+    assert news.of(run(**AWAITING), "The API server is away.", NOW) == []
+    moved = {**AWAITING, "history": [*AWAITING["history"], {"at": at(0), "from": "X", "to": "Notice", "reason": "r"}]}
+    assert plain(news.of(run(**moved), "", NOW)) == "21:03:00  X -> Notice (r)"
+
+
+def test_phases_are_all_known_to_the_ladder() -> None:
+    for phase in Phase:
+        assert f"] {phase}" in ladder(run(phase=str(phase)).status).plain
