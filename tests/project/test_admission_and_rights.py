@@ -34,6 +34,7 @@ from tests.project.test_deploy import CONTROLLER, NAMESPACE, OBJECTS, the
 
 OWN = "/apis/taintctl.dev/v1alpha1"
 DRIVER = "gpu.example.com"
+DEVICE = f"--driver {DRIVER} --pool gpu-worker-01 --device gpu-0"
 
 
 @pytest_asyncio.fixture
@@ -312,7 +313,7 @@ async def test_the_controller_has_the_rights_that_it_uses_and_no_others(
         (
             "olga",
             [
-                f"start --driver {DRIVER} --pool gpu-worker-01 --name own",
+                f"start {DEVICE} --name own",
                 "status own",
                 "pause own",
                 "resume own",
