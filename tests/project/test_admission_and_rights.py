@@ -304,7 +304,7 @@ async def test_the_controller_has_the_rights_that_it_uses_and_no_others(
             "victor",
             [
                 "devices",
-                f"plan --driver {DRIVER} --pool gpu-worker-01",
+                f"plan {DEVICE}",
                 "status",
                 "schedule nightly",
                 "explain swap-gpu",
