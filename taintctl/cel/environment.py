@@ -232,7 +232,7 @@ def _with_empty_domains(expression: str) -> str:
 
     def replaced(match: re.Match[str]) -> str:
         part, literal = match.group(1), match.group(2)
-        return f"device.{part}[?{literal}].orValue({{}})" if part else match.group(0)
+        return f"device.{part}[?{literal}].orValue(dyn({{}}))" if part else match.group(0)
 
     return _DOMAIN.sub(replaced, expression)
 

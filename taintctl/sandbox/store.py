@@ -176,11 +176,10 @@ class Store:
         return changes
 
     def compact(self) -> None:
-        """Forgets all history, as etcd does every five minutes: every older resume point gets 410 from now on."""
+        """Forgets all history, as etcd does every five minutes: resume points before now get 410."""
         for table in self._tables.values():
             table.history.clear()
             table.dropped = self.resource_version
-        self.resource_version += 1
 
     # Writes --------------------------------------------------------------------------------------------------------
 
@@ -209,6 +208,9 @@ class Store:
             raise errors.ApiError(500, "InternalError", "resourceVersion should not be set on objects to be created")
         for part in ("deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "resourceVersion", "generation"):
             meta.pop(part, None)
+        for part in _OPTIONAL_META:
+            if not meta.get(part):
+                meta.pop(part, None)
         if info.namespaced:
             meta["namespace"] = meta.get("namespace") or "default"
         else:
@@ -406,7 +408,7 @@ class Store:
             meta["generation"] = before["generation"]
         else:
             meta.pop("generation", None)
-        for part in ("labels", "annotations", "finalizers", "ownerReferences"):
+        for part in _OPTIONAL_META:
             if not meta.get(part):
                 meta.pop(part, None)
         if subresource is None:
@@ -422,7 +424,7 @@ class Store:
             else:
                 new.pop(part)
         if not strategy.status_takes_metadata:
-            for part in ("labels", "annotations", "finalizers", "ownerReferences"):
+            for part in _OPTIONAL_META:
                 meta.pop(part, None)
                 if part in before:
                     meta[part] = before[part]
@@ -478,6 +480,9 @@ def _content(obj: Object) -> Object:
 
 _WRITTEN_BY = {"status": {"status"}, "binding": {"spec", "status"}, "finalize": {"spec"}}
 """The parts of an object that a write of a subresource takes; everything else stays as it was."""
+
+_OPTIONAL_META = ("labels", "annotations", "finalizers", "ownerReferences")
+"""Maps and lists that are left out when they are empty."""
 
 _META_ORDER = (
     "name",

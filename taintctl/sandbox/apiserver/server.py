@@ -104,7 +104,8 @@ class ApiServer:
 
     def _on_definition(self, event: Event) -> None:
         if event.type == "DELETED" and self._broadcaster is not None:
-            self._broadcaster.end_of(resource_of(event.obj).key)
+            # Soon: the deletions of its objects are delivered first.
+            asyncio.get_running_loop().call_soon(self._broadcaster.end_of, resource_of(event.obj).key)
 
     # Requests ------------------------------------------------------------------------------------------------------
 
