@@ -10,27 +10,32 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable
-from datetime import timedelta
-from typing import Any
 from uuid import uuid4
-
-import msgspec
 
 from taintctl.ports.clock import Clock
 from taintctl.sandbox.apiserver import errors
 from taintctl.sandbox.apiserver.crds import follow_definitions
 from taintctl.sandbox.apiserver.errors import ApiError
+from taintctl.sandbox.apiserver.history import Event, Record, Table
 from taintctl.sandbox.apiserver.meta import (
     Object,
     copied,
     generated_name,
-    parse_time,
     timestamp,
     validate_metadata,
     validate_metadata_update,
 )
 from taintctl.sandbox.apiserver.strategies import strategy_of
 from taintctl.sandbox.apiserver.strategies.base import Strategy
+from taintctl.sandbox.apiserver.writes import (
+    OPTIONAL_META,
+    add_propagation_finalizer,
+    carry_over,
+    check_preconditions,
+    content,
+    mark_deleted,
+    ordered,
+)
 from taintctl.sandbox.resources import Registry, ResourceInfo
 
 __all__ = ["Admit", "ApiError", "Event", "Record", "Store"]
@@ -48,74 +53,10 @@ CONTROL_PLANE = "system:kube-controller-manager"
 Admit = Callable[[Object, Object | None], None]
 """Called with the new and the old object before validation; raises ApiError to refuse the write."""
 
-
-class Record:
-    """One stored object with its revision; the encoded form is made once, when first asked for."""
-
-    __slots__ = ("_body", "obj", "revision")
-
-    def __init__(self, obj: Object, revision: int) -> None:
-        self.obj = obj
-        self.revision = revision
-        self._body: bytes | None = None
-
-    @property
-    def body(self) -> bytes:
-        """The object's JSON without kind and apiVersion, which depend on the version asked for."""
-        if self._body is None:
-            self._body = msgspec.json.encode({k: v for k, v in self.obj.items() if k not in {"kind", "apiVersion"}})
-        return self._body
-
-
-class Event:
-    """One change of the store, as subscribers and watches get it."""
-
-    __slots__ = ("key", "lines", "old", "record", "type", "user")
-
-    def __init__(self, kind: str, key: str, record: Record, old: Object | None, user: str) -> None:
-        self.type = kind
-        """ADDED, MODIFIED or DELETED."""
-        self.key = key
-        self.record = record
-        self.old = old
-        """The object before the change; None for ADDED."""
-        self.user = user
-        """Who wrote."""
-        self.lines: dict[str, bytes] = {}
-        """Encoded watch lines by apiVersion, so that every watcher gets the same bytes."""
-
-    @property
-    def obj(self) -> Object:
-        """The object after the change; for DELETED its last state with the revision of the deletion."""
-        return self.record.obj
-
-    @property
-    def revision(self) -> int:
-        return self.record.revision
-
-
 Subscriber = Callable[[Event], None]
 Objects = list[Object]
 Records = list[Record]
 Changes = list[Event]
-
-
-class _Table:
-    """The objects and recent changes of one resource."""
-
-    __slots__ = ("dropped", "history", "order", "records")
-
-    def __init__(self, history: int) -> None:
-        self.records: dict[tuple[str, str], Record] = {}
-        self.order: list[tuple[str, str]] | None = []
-        self.history: deque[Event] = deque(maxlen=history)
-        self.dropped = 0
-        """Revision of the newest change that is not in `history` any more."""
-
-    def sorted_records(self) -> list[Record]:
-        if self.order is None:
-            self.order = sorted(self.records)
-        return [self.records[key] for key in self.order]
 
 
 class Store:
@@ -126,7 +67,7 @@ class Store:
         self.resources = Registry(kubernetes)
         self.resource_version = 1
         self._history = history
-        self._tables: dict[str, _Table] = {}
+        self._tables: dict[str, Table] = {}
         self._subscribers: dict[str | None, list[Subscriber]] = {}
         self._undelivered: deque[Event] = deque()
         self._delivering = False
@@ -208,7 +149,7 @@ class Store:
             raise errors.ApiError(500, "InternalError", "resourceVersion should not be set on objects to be created")
         for part in ("deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "resourceVersion", "generation"):
             meta.pop(part, None)
-        for part in _OPTIONAL_META:
+        for part in OPTIONAL_META:
             if not meta.get(part):
                 meta.pop(part, None)
         if info.namespaced:
@@ -233,7 +174,7 @@ class Store:
         if place in table.records:
             raise errors.already_exists(info.plural, info.group, meta["name"])
         if dry_run:
-            return _ordered(new)
+            return ordered(new)
         created = self._write("ADDED", info, place, new, None, user)
         if info.storage_key == "events" and len(table.records) > MAX_EVENTS:
             namespace, name = min(table.records, key=lambda k: table.records[k].revision)
@@ -267,10 +208,10 @@ class Store:
         now = self.clock.now()
         new = copied(obj)
         new["apiVersion"], new["kind"] = info.api_version, info.kind
-        self._carry_over(info, strategy, new, old, subresource)
+        carry_over(info, strategy, new, old, subresource)
         strategy.default(new, now)
         strategy.prepare_update(new, old, subresource, now)
-        if info.has_generation and subresource is None and _content(new) != _content(old):
+        if info.has_generation and subresource is None and content(new) != content(old):
             new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
         if admit is not None:
             admit(new, old)
@@ -282,7 +223,7 @@ class Store:
         if problems:
             raise errors.invalid(info.kind, info.group, given["name"], problems)
         if dry_run:
-            return _ordered(new)
+            return ordered(new)
         place = (old["metadata"].get("namespace", ""), old["metadata"]["name"])
         meta = new["metadata"]
         ended = meta.get("deletionTimestamp") and not meta.get("deletionGracePeriodSeconds")
@@ -330,30 +271,16 @@ class Store:
         info = self._info(key)
         strategy = self._strategy(info)
         old = self.get(key, namespace, name)
-        _check_preconditions(info, old, uid, resource_version)
+        check_preconditions(info, old, uid, resource_version)
         if admit is not None:
             admit(old, old)
         new = copied(old)
         meta = new["metadata"]
-        _add_propagation_finalizer(meta, propagation)
-        now = self.clock.now()
+        add_propagation_finalizer(meta, propagation)
         grace = strategy.grace_seconds(old, grace_seconds)
-        if meta.get("deletionTimestamp"):
-            running = meta.get("deletionGracePeriodSeconds") or 0
-            if grace is not None and grace_seconds is not None and grace < running:
-                asked_at = parse_time(meta["deletionTimestamp"]) - timedelta(seconds=running)
-                meta["deletionTimestamp"] = timestamp(asked_at + timedelta(seconds=grace))
-                meta["deletionGracePeriodSeconds"] = running = grace
-        elif grace or meta.get("finalizers") or strategy.held(new):
-            meta["deletionTimestamp"] = timestamp(now + timedelta(seconds=grace or 0))
-            meta["deletionGracePeriodSeconds"] = running = grace or 0
-            if "generation" in meta:
-                meta["generation"] += 1
-            strategy.mark_deleted(new)
-        else:
-            running = 0
+        running = mark_deleted(new, strategy, grace, asked=grace_seconds is not None, now=self.clock.now())
         if dry_run:
-            return _ordered(new)
+            return ordered(new)
         place = (old["metadata"].get("namespace", ""), old["metadata"]["name"])
         if not running and not meta.get("finalizers") and not strategy.held(new):
             return self._remove(info, place, new, old, user)
@@ -388,53 +315,18 @@ class Store:
     def _strategy(self, info: ResourceInfo) -> Strategy:
         return self.resources.strategy(info.key) or strategy_of(info.storage_key)
 
-    def _table(self, key: str) -> _Table:
+    def _table(self, key: str) -> Table:
         table = self._tables.get(key)
         if table is None:
-            table = self._tables[key] = _Table(self._history)
+            table = self._tables[key] = Table(self._history)
         return table
-
-    def _carry_over(
-        self, info: ResourceInfo, strategy: Strategy, new: Object, old: Object, subresource: str | None
-    ) -> None:
-        """Takes from the old object what this write cannot change."""
-        before = old["metadata"]
-        meta = new["metadata"] = dict(new["metadata"])
-        meta["resourceVersion"] = before["resourceVersion"]
-        for part in ("uid", "creationTimestamp", "namespace", "deletionTimestamp", "deletionGracePeriodSeconds"):
-            if part in before and not meta.get(part) and meta.get(part) != 0:
-                meta[part] = before[part]
-        if "generation" in before:
-            meta["generation"] = before["generation"]
-        else:
-            meta.pop("generation", None)
-        for part in _OPTIONAL_META:
-            if not meta.get(part):
-                meta.pop(part, None)
-        if subresource is None:
-            if info.has_status:
-                new.pop("status", None)
-                if "status" in old:
-                    new["status"] = old["status"]
-            return
-        kept = _WRITTEN_BY[subresource]
-        for part in (set(new) | set(old)) - kept - {"metadata", "apiVersion", "kind"}:
-            if part in old:
-                new[part] = old[part]
-            else:
-                new.pop(part)
-        if not strategy.status_takes_metadata:
-            for part in _OPTIONAL_META:
-                meta.pop(part, None)
-                if part in before:
-                    meta[part] = before[part]
 
     def _write(
         self, kind: str, info: ResourceInfo, place: tuple[str, str], new: Object, old: Object | None, user: str
     ) -> Object:
         self.resource_version += 1
         new["metadata"]["resourceVersion"] = str(self.resource_version)
-        record = Record(_ordered(new), self.resource_version)
+        record = Record(ordered(new), self.resource_version)
         table = self._table(info.storage_key)
         if old is None:
             table.order = None
@@ -448,11 +340,11 @@ class Store:
         table = self._table(info.storage_key)
         del table.records[place]
         table.order = None
-        record = Record(_ordered(last), self.resource_version)
+        record = Record(ordered(last), self.resource_version)
         self._publish(table, Event("DELETED", info.storage_key, record, old, user))
         return record.obj
 
-    def _publish(self, table: _Table, event: Event) -> None:
+    def _publish(self, table: Table, event: Event) -> None:
         if len(table.history) == table.history.maxlen:
             table.dropped = table.history[0].revision
         table.history.append(event)
@@ -472,60 +364,3 @@ class Store:
                 callback(event)
             except Exception:
                 _log.exception("a subscriber failed on %s of %s", event.type, event.key)
-
-
-def _content(obj: Object) -> Object:
-    return {k: v for k, v in obj.items() if k not in {"metadata", "status", "apiVersion", "kind"}}
-
-
-_WRITTEN_BY = {"status": {"status"}, "binding": {"spec", "status"}, "finalize": {"spec"}}
-"""The parts of an object that a write of a subresource takes; everything else stays as it was."""
-
-_OPTIONAL_META = ("labels", "annotations", "finalizers", "ownerReferences")
-"""Maps and lists that are left out when they are empty."""
-
-_META_ORDER = (
-    "name",
-    "generateName",
-    "namespace",
-    "uid",
-    "resourceVersion",
-    "generation",
-    "creationTimestamp",
-    "deletionTimestamp",
-    "deletionGracePeriodSeconds",
-    "labels",
-    "annotations",
-)
-
-
-def _ordered(obj: Object) -> Object:
-    """The object with kind, apiVersion and metadata first, as people are used to read it."""
-    meta = obj["metadata"]
-    first: dict[str, Any] = {part: meta[part] for part in _META_ORDER if part in meta}
-    obj["metadata"] = first | {part: value for part, value in meta.items() if part not in first}
-    head: Object = {"kind": obj["kind"], "apiVersion": obj["apiVersion"], "metadata": obj["metadata"]}
-    head.update({part: value for part, value in obj.items() if part not in head})
-    return head
-
-
-def _check_preconditions(info: ResourceInfo, obj: Object, uid: str | None, resource_version: str | None) -> None:
-    meta = obj["metadata"]
-    if uid and uid != meta["uid"]:
-        why = (
-            f"the UID in the precondition ({uid}) does not match the UID in record ({meta['uid']}). "
-            "The object might have been deleted and then recreated"
-        )
-        raise errors.conflict(info.kind, info.group, meta["name"], why)
-    if resource_version and resource_version != meta["resourceVersion"]:
-        why = (
-            f"the ResourceVersion in the precondition ({resource_version}) does not match the ResourceVersion in "
-            f"record ({meta['resourceVersion']}). The object might have been modified"
-        )
-        raise errors.conflict(info.kind, info.group, meta["name"], why)
-
-
-def _add_propagation_finalizer(meta: Object, propagation: str | None) -> None:
-    finalizer = {"Foreground": "foregroundDeletion", "Orphan": "orphan"}.get(propagation or "")
-    if finalizer and finalizer not in (meta.get("finalizers") or []):
-        meta["finalizers"] = [*(meta.get("finalizers") or []), finalizer]

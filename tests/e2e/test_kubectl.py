@@ -328,11 +328,21 @@ async def test_who_may_do_what(kubectl: Kubectl) -> None:
     assert 'User "eve" cannot list' in await kubectl.fails("get", "pods", "--as=eve")
 
 
+def _finalize(store: Store, event: Event) -> None:
+    """A stand-in for the namespace controller."""
+    if event.type == "MODIFIED" and event.obj["metadata"].get("deletionTimestamp"):
+        name = event.obj["metadata"]["name"]
+        store.mutate(
+            "namespaces", None, name, lambda draft: draft["spec"].update(finalizers=[]), subresource="finalize"
+        )
+
+
 async def test_namespaces_and_versions(kubectl: Kubectl) -> None:
     await kubectl("create", "namespace", "team")
     await kubectl("create", "configmap", "c", "-n", "team")
-    await kubectl("delete", "namespace", "team")
-    assert kubectl.store.find("configmaps", "team", "c") is None
+    kubectl.store.subscribe("namespaces", lambda event: _finalize(kubectl.store, event))
+    assert 'namespace "team" deleted' in await kubectl("delete", "namespace", "team")
+    assert kubectl.store.find("namespaces", None, "team") is None
     shown = json.loads(await kubectl("version", "-o", "json"))
     assert shown["serverVersion"]["gitVersion"] == "v1.37.0"
     assert "resource.k8s.io/v1" in (await kubectl("api-versions")).splitlines()

@@ -80,7 +80,6 @@ class ApiServer:
         broadcaster = Broadcaster(self.store, self._clock)
         self._broadcaster = broadcaster
         self._endings = [
-            namespaces.follow_deletions(self.store),
             self.store.subscribe(DEFINITIONS, self._on_definition),
             self.faults.on_cut(broadcaster.cut),
         ]
