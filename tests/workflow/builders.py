@@ -304,10 +304,17 @@ class World:
         self.rules[name] = msgspec.structs.replace(rule, spec=spec, metadata=meta)
         return self
 
-    def condition(self, name: str, status: str, message: str = "", *, reason: str = "PodsPendingEviction") -> World:
-        """The eviction controller says something about a rule as it is now."""
-        rule = self.rules[name]
-        self.rules[name] = _with_condition(rule, status, reason, message)
+    def condition(
+        self,
+        name: str,
+        status: str,
+        message: str = "",
+        *,
+        reason: str = "PodsPendingEviction",
+        generation: int | None = None,
+    ) -> World:
+        """The eviction controller says something about a rule, as it is now or at another generation."""
+        self.rules[name] = _with_condition(self.rules[name], status, reason, message, generation)
         return self
 
     def evictions_complete(self) -> World:
@@ -361,9 +368,9 @@ class World:
     def _dry_run(self, rule: DeviceTaintRule) -> DeviceTaintRule:
         chosen = rule.spec.device_selector
         assert chosen is not None
-        assert self.plan is not None
+        known = self.plan.rules if self.plan is not None else ()
         planned = next(
-            (r for r in self.plan.rules if (r.driver, r.pool, r.device) == (chosen.driver, chosen.pool, chosen.device)),
+            (r for r in known if (r.driver, r.pool, r.device) == (chosen.driver, chosen.pool, chosen.device)),
             PlannedRule(DRIVER, chosen.pool or "", chosen.device, 0, 0, 0, 0),
         )
         return _with_condition(rule, "False", "NoEffect", self.message(planned))
@@ -405,14 +412,16 @@ class World:
         self.outcomes += (result,)
 
 
-def _with_condition(rule: DeviceTaintRule, status: str, reason: str, message: str) -> DeviceTaintRule:
+def _with_condition(
+    rule: DeviceTaintRule, status: str, reason: str, message: str, generation: int | None = None
+) -> DeviceTaintRule:
     """As an API server stores a status: the resourceVersion moves, the generation does not."""
     found = ObjectCondition(
         type="EvictionInProgress",
         status=status,
         reason=reason,
         message=message,
-        observed_generation=rule.metadata.generation,
+        observed_generation=rule.metadata.generation if generation is None else generation,
     )
     version = str(int(rule.metadata.resource_version) + 1)
     meta: Meta = msgspec.structs.replace(rule.metadata, resource_version=version)
