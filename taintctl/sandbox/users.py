@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import secrets
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +14,8 @@ MASTERS = "system:masters"
 """Members of this group may do everything; RBAC is not asked."""
 
 AUTHENTICATED = "system:authenticated"
+
+_TOKEN = re.compile(r"[A-Za-z0-9._~-]+")
 
 
 @dataclass(frozen=True)
@@ -41,6 +44,8 @@ class Users:
         """A user with a token, made up unless given. Asked again for the same name, it replaces groups and token."""
         if not name:
             raise ValueError("a user needs a name")
+        if token and not _TOKEN.fullmatch(token):
+            raise ValueError("a token has letters, digits and -._~ only, since it is part of a path")
         known = self._by_name.get(name)
         if known is None and len(self._by_name) >= MAX_USERS:
             raise ValueError(f"the sandbox keeps at most {MAX_USERS} users")

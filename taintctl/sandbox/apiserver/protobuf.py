@@ -134,7 +134,7 @@ def decode(body: bytes) -> Object | None:
         kind = envelope.get("type", {})
         fields = _KINDS.get(kind.get("kind", ""))
         return None if fields is None else kind | _message(envelope.get("raw", b""), fields)
-    except (ValueError, IndexError, RecursionError) as error:
+    except (ValueError, IndexError, RecursionError, AttributeError, TypeError) as error:
         raise bad_request(f"error decoding protobuf: {error}") from None
 
 

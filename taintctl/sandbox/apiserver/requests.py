@@ -11,6 +11,7 @@ import yaml
 
 from taintctl.sandbox.apiserver import errors, protobuf
 from taintctl.sandbox.apiserver.meta import Object
+from taintctl.sandbox.apiserver.shapes import check_shape
 from taintctl.sandbox.resources import Registry, ResourceInfo
 from taintctl.sandbox.users import User
 
@@ -79,9 +80,8 @@ class Request:
         obj = self.decoded()
         if not isinstance(obj, dict):
             raise errors.bad_request("the request body is not an object: send one Kubernetes object")
-        if not isinstance(obj.get("metadata", {}) or {}, dict):
-            raise errors.bad_request("metadata is not an object")
-        obj["metadata"] = obj.get("metadata") or {}
+        obj["metadata"] = {} if obj.get("metadata") is None else obj["metadata"]
+        check_shape(self.info, obj)
         expected = self.info.api_version_of(self.version)
         kind, version = obj.get("kind") or self.info.kind, obj.get("apiVersion") or expected
         if kind != self.info.kind or version != expected:

@@ -19,6 +19,15 @@ def schema_problems(field: str, schema: Object, depth: int = 0) -> Iterator[Fiel
     if depth > _MAX_DEPTH:
         yield forbidden_field(field, f"schemas deeper than {_MAX_DEPTH} are not supported")
         return
+    for part in ("properties", "items", "additionalProperties", "not"):
+        value = schema.get(part)
+        if value is not None and not isinstance(value, dict) and not (part == "additionalProperties" and value is True):
+            yield invalid_value(f"{field}.{part}", value, "must be an object")
+            return
+    for name, inner in (schema.get("properties") or {}).items():
+        if not isinstance(inner, dict):
+            yield invalid_value(f"{field}.properties[{name}]", inner, "must be an object")
+            return
     if depth == 0 and schema.get("type") != "object":
         yield invalid_value(f"{field}.type", schema.get("type", ""), "must be object at the root")
     untyped = schema.get("x-kubernetes-int-or-string") or schema.get("x-kubernetes-preserve-unknown-fields")

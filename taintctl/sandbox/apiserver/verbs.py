@@ -21,6 +21,7 @@ from taintctl.sandbox.apiserver.requests import (
     delete_options,
 )
 from taintctl.sandbox.apiserver.selectors import matcher
+from taintctl.sandbox.apiserver.shapes import check_shape
 from taintctl.sandbox.apiserver.strategic import strategic_merge
 from taintctl.sandbox.apiserver.strategies.custom import CustomStrategy
 from taintctl.sandbox.apiserver.views import ListMeta, View, encode, view_for
@@ -147,6 +148,7 @@ class Verbs:
             patched = merge_patch(current, patch) if kind == MERGE_PATCH else strategic_merge(current, patch)
         if not isinstance(patched, dict) or not isinstance(patched.get("metadata"), dict):
             raise errors.rejected()
+        check_shape(request.info, patched)
         self._check_names(request, patched)
         self._check_fields(request, patched, warnings)
         return Answer(200, self._item(request, self._updated(request, patched, warnings)))

@@ -252,6 +252,19 @@ async def test_printer_columns(api: Any) -> None:
 
 
 @pytest.mark.parametrize(
+    ("column", "message"),
+    [
+        ({"name": "A", "type": "string", "jsonPath": "spec["}, "is no JSONPath that the sandbox understands"),
+        ({"name": "A", "type": "string"}, "additionalPrinterColumns[0].jsonPath: Required value"),
+    ],
+)
+async def test_columns_that_are_refused(api: Any, column: dict[str, str], message: str) -> None:
+    status, answer = await api.refused("POST", CRDS, definition(additionalPrinterColumns=[column]))
+    assert status == 422
+    assert message in answer
+
+
+@pytest.mark.parametrize(
     ("change", "message"),
     [
         (
@@ -276,6 +289,8 @@ async def test_definitions_that_are_refused(api: Any, change: dict[str, Any], me
     [
         ({"type": "object", "properties": {"a": {}}}, "properties[a].type: Required value"),
         ({"type": "array"}, "properties[spec].items: Required value"),
+        ({"type": "array", "items": [1]}, "properties[spec].items: Invalid value: [1]: must be an object"),
+        ({"type": "object", "properties": {"a": 1}}, "properties[a]: Invalid value: 1: must be an object"),
         ({"type": "string", "pattern": "("}, "must be a valid regular expression"),
         (
             {"type": "object", "x-kubernetes-validations": [{"rule": "self.("}]},

@@ -67,6 +67,43 @@ async def test_paths_and_methods_that_lead_nowhere(api: Any, method: str, path: 
     assert (await api.refused(method, path))[0] == status
 
 
+@pytest.mark.parametrize(
+    ("path", "body", "message"),
+    [
+        (
+            "/api/v1/nodes",
+            {"metadata": [1]},
+            "cannot unmarshal array into Go struct field Node.metadata of type object",
+        ),
+        ("/api/v1/nodes", {"metadata": {"name": 1}}, "cannot unmarshal number into Go struct field Node.metadata.name"),
+        ("/api/v1/nodes", {"metadata": {"labels": {"a": 1}}}, "Node.metadata.labels.a of type string"),
+        ("/api/v1/namespaces/default/pods", {"spec": {"containers": "c"}}, "Pod.spec.containers of type list"),
+        ("/api/v1/namespaces/default/pods", {"spec": {"containers": ["c"]}}, "Pod.spec.containers of type object"),
+        (
+            "/apis/resource.k8s.io/v1/devicetaintrules",
+            {"spec": {"deviceSelector": {"driver": ["d"]}}},
+            "DeviceTaintRule.spec.deviceSelector.driver of type string",
+        ),
+    ],
+)
+async def test_bodies_of_the_wrong_shape(api: Any, path: str, body: Any, message: str) -> None:
+    status, answer = await api.refused("POST", path, body)
+    assert status == 400
+    assert message in answer
+
+
+async def test_null_is_absent(api: Any) -> None:
+    container = {"name": "c", "image": "x", "resources": None, "ports": None}
+    body = {
+        "metadata": {"name": "p", "labels": None, "creationTimestamp": None},
+        "spec": {"containers": [container], "tolerations": None, "nodeName": None},
+    }
+    made = await api.ok("POST", "/api/v1/namespaces/default/pods", body)
+    assert "labels" not in made["metadata"]
+    assert made["spec"]["containers"][0]["resources"] == {}
+    assert len(made["spec"]["tolerations"]) == 2
+
+
 async def test_dry_runs_write_nothing(api: Any) -> None:
     body = {"metadata": {"name": "c"}, "data": {"k": "v"}}
     created = await api.ok("POST", f"{PATH}?dryRun=All", body)

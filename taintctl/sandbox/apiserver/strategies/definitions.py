@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import datetime
 
+from taintctl.sandbox.apiserver import jsonpath
 from taintctl.sandbox.apiserver.errors import FieldError, forbidden_field, invalid_value, required, unsupported
 from taintctl.sandbox.apiserver.meta import Object, timestamp
 from taintctl.sandbox.apiserver.schema_definition import schema_problems
@@ -72,8 +74,21 @@ class DefinitionStrategy(Strategy):
                 errors.append(required(field, "schemas are required"))
             else:
                 errors += schema_problems(field, schema)
+            errors += _column_problems(f"spec.versions[{index}]", version)
         if old is not None:
             for part in ("group", "scope"):
                 if spec.get(part) != old["spec"].get(part):
                     errors.append(invalid_value(f"spec.{part}", spec.get(part), "field is immutable"))
         return errors
+
+
+def _column_problems(field: str, version: Object) -> Iterator[FieldError]:
+    for index, column in enumerate(version.get("additionalPrinterColumns") or []):
+        path = f"{field}.additionalPrinterColumns[{index}]"
+        for part in ("name", "type", "jsonPath"):
+            if not column.get(part):
+                yield required(f"{path}.{part}")
+        try:
+            jsonpath.find({}, column.get("jsonPath", ""))
+        except ValueError as error:
+            yield invalid_value(f"{path}.jsonPath", column["jsonPath"], str(error))
