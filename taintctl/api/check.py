@@ -45,7 +45,10 @@ class Checked(Generic[M]):
 def check(kind: type[M], raw: Mapping[str, Any]) -> Checked[M]:
     """Reads an object of ours. An unknown field under `spec` is a problem that names it (a misspelt one must not
     widen what is meant); the object is read all the same, so that a run in flight can still be stopped."""
-    metadata = ObjectMeta.model_validate(raw.get("metadata") or {})
+    try:
+        metadata = ObjectMeta.model_validate(raw.get("metadata") or {})
+    except ValidationError:
+        metadata = ObjectMeta()  # what is wrong with it is said below, with the rest
     problems: list[FieldProblem] = []
     if raw.get("kind") not in (None, kind.KIND):
         problems.append(FieldProblem("kind", f"{raw.get('kind')!r} is not {kind.KIND}"))

@@ -164,11 +164,9 @@ def _inherited_docs(model: type[BaseModel]) -> dict[str, str]:
 
 
 def _attribute_docs(cls: type) -> dict[str, str]:
-    """The string under each attribute of a class, as this project writes them; {} where there is no source."""
-    try:
-        tree = ast.parse(textwrap.dedent(inspect.getsource(cls)))
-    except OSError:
-        return {}
+    """The string under each attribute of a class, as this project writes them. Raises OSError where Python has no
+    source of it."""
+    tree = ast.parse(textwrap.dedent(inspect.getsource(cls)))
     body = cast(ast.ClassDef, tree.body[0]).body
     docs: dict[str, str] = {}
     for statement, following in pairwise(body):
@@ -199,8 +197,6 @@ def _structural(node: Mapping[str, Any], defs: Mapping[str, Schema], path: str, 
     if status or out.get("default", ...) is None:
         # A status says what was seen: nothing is filled in.
         out.pop("default", None)
-    if "const" in out:
-        out["enum"] = [out.pop("const")]
     if "enum" in out:
         # A list of its own: the same enum stands in several places.
         out["enum"] = list(out["enum"])

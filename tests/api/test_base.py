@@ -7,10 +7,14 @@ from datetime import UTC, datetime, timedelta, timezone
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from taintctl.api.base import (
     MAX_DURATION,
     Condition,
+    Duration,
+    Model,
+    Time,
     condition,
     format_duration,
     format_time,
@@ -128,3 +132,29 @@ def test_a_condition_takes_the_place_of_the_one_of_its_type() -> None:
     assert found is not None
     assert found.status == "Unknown"
     assert condition(conditions, "Approved") is None
+
+
+class Times(Model):
+    at: Time | None = None
+    wait: Duration | None = None
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        ({"wait": 30}, "30 is not a duration such as 1h30m or 45s"),
+        ({"wait": "soon"}, "'soon' is not a duration such as 1h30m or 45s"),
+        ({"at": 1_700_000_000}, "1700000000 is not an RFC 3339 time"),
+        ({"at": datetime(2026, 12, 1)}, "2026-12-01T00:00:00 has no time zone"),
+    ],
+)
+def test_a_field_refuses_what_kubernetes_would_not_write(given: dict[str, object], why: str) -> None:
+    with pytest.raises(ValidationError) as refused:
+        Times.model_validate(given)
+    assert why in refused.value.errors()[0]["msg"]
+
+
+def test_a_field_takes_and_gives_kubernetes_words() -> None:
+    read = Times.model_validate({"at": "2026-12-01T22:00:00+01:00", "wait": "90m"})
+    assert read == Times(at=datetime(2026, 12, 1, 21, tzinfo=UTC), wait=timedelta(minutes=90))
+    assert read.dump() == {"at": "2026-12-01T21:00:00Z", "wait": "1h30m"}

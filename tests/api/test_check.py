@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
+from typing import Any
 
-from taintctl.api.check import MAX_PROBLEMS, check
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from taintctl.api.check import KINDS, MAX_PROBLEMS, check
 from taintctl.api.policy import EvictionPolicy
 from taintctl.api.reasons import Reason
 from taintctl.api.run import MaintenanceRun
@@ -73,3 +77,20 @@ def test_what_is_left_out_has_its_default() -> None:
         "approval": {"required": "AboveAutoApprove", "count": 1, "approvers": [], "expiresAfter": "30m"},
         "rollbackOn": ["DrainTimeout", "Cancelled"],
     }
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    max_leaves=8,
+)
+FIELDS = st.sampled_from(["target", "deadline", "schedule", "approval", "limits", "approver", "trigger", "work", "x"])
+
+
+@given(st.sampled_from(KINDS), JSON, st.dictionaries(FIELDS, JSON, max_size=4) | JSON, JSON)
+def test_whatever_comes_in_is_read_or_refused_in_sentences(kind: Any, metadata: Any, spec: Any, status: Any) -> None:
+    checked = check(kind, {"metadata": metadata, "spec": spec, "status": status})
+    assert checked.obj is not None or checked.problems
+    for problem in checked.problems:
+        assert problem.field
+        assert problem.message

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import pytest
 import yaml
+from pydantic import Field
 
 from taintctl.api.base import SpecModel
 from taintctl.api.check import KINDS, Own, check
@@ -296,3 +297,15 @@ def test_a_status_of_ten_thousand_pods_fits(store: Store) -> None:
     store.create(RUNS, a_run())
     stored = store.mutate(RUNS, "", "swap-gpu", lambda obj: obj.update(status=status), subresource="status")
     assert stored["status"] == status
+
+
+def test_what_no_structural_schema_has_is_an_error() -> None:
+    class OddSpec(SpecModel):
+        either: Annotated[int, Field(multiple_of=2)] = 2
+
+    class Odd(MaintenanceRun):
+        KIND: ClassVar = "Odd"
+        spec: OddSpec  # type: ignore[assignment]
+
+    with pytest.raises(ValueError, match=r"Odd\.spec\.either: \['multipleOf'\] is not part of a structural schema"):
+        schema(Odd)  # type: ignore[arg-type]
