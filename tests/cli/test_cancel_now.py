@@ -1,0 +1,187 @@
+"""`taintctl cancel --now`: with no controller, the caller's own rights take the taints off."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from taintctl.api.reasons import Effect
+from taintctl.api.rule import RuleManifest
+from tests.cli.conftest import Lab
+
+Captured = pytest.CaptureFixture[str]
+RULES = "devicetaintrules.resource.k8s.io"
+
+
+def tainted(lab: Lab, name: str, *, status: dict[str, Any] | None = None) -> list[str]:
+    """A run as a controller left it in the middle of an eviction: two rules at NoExecute; and a third of the same
+    label that belongs to an earlier run of the same name."""
+    capacity = {"driver": "gpu.example.com", "pool": "gpu-worker-03"}
+    spec = {"target": capacity, "deadline": "2999-01-01T00:00:00Z"}
+    body = {"apiVersion": "taintctl.dev/v1alpha1", "kind": "MaintenanceRun", "metadata": {"name": name}, "spec": spec}
+    uid = lab.call(lambda: lab.sandbox.apply([body]))[0]["metadata"]["uid"]
+    if status is not None:
+        lab.call(
+            lambda: lab.sandbox.store.mutate(
+                "maintenanceruns.taintctl.dev", None, name, lambda run: run.update(status=status), subresource="status"
+            )
+        )
+    names = []
+    for number, owner in enumerate((uid, uid, "another-uid")):
+        manifest = RuleManifest(
+            name=f"taintctl-{name}-{number}",
+            role="taint",
+            round=1,
+            run_name=name,
+            run_uid=owner,
+            driver="gpu.example.com",
+            pool="gpu-worker-03",
+            device=f"gpu-{number}",
+            key="taintctl.dev/maintenance",
+            value=name,
+            effect=Effect.NO_EXECUTE,
+        )
+        rule = {"apiVersion": "resource.k8s.io/v1", **manifest.to_object()}
+        # An owner that does not exist would have the rule collected; it stays for this test.
+        if owner != uid:
+            rule["metadata"]["ownerReferences"] = [{**rule["metadata"]["ownerReferences"][0], "kind": "Foreign"}]
+            rule["metadata"]["ownerReferences"][0]["apiVersion"] = "example.com/v1"
+        lab.call(lambda rule=rule: lab.sandbox.store.create(RULES, rule))
+        names.append(manifest.name)
+    return names
+
+
+def effect(lab: Lab, name: str) -> str:
+    found = lab.call(lambda: lab.sandbox.store.get(RULES, None, name))
+    return str(found["spec"]["taint"]["effect"])
+
+
+def test_its_own_rules_go_to_none_and_the_run_is_cancelled(uncontrolled: Lab, capsys: Captured) -> None:
+    first, second, foreign = tainted(uncontrolled, "stuck")
+    assert uncontrolled.run("cancel", "stuck", "--now") == 0
+    assert capsys.readouterr().out.splitlines() == [
+        f"{first}: NoExecute -> None",
+        f"{second}: NoExecute -> None",
+        "Run stuck is asked to end.",
+    ]
+    assert [effect(uncontrolled, name) for name in (first, second, foreign)] == ["None", "None", "NoExecute"]
+    run = uncontrolled.get("maintenanceruns", "stuck")
+    assert run is not None
+    assert run["spec"]["cancelled"] is True
+    assert uncontrolled.run("cancel", "stuck", "--now") == 0
+    assert f"{first}: already None" in capsys.readouterr().out
+
+
+def test_what_could_not_be_done_is_listed_and_is_exit_status_1(uncontrolled: Lab, capsys: Captured) -> None:
+    first, second, _ = tainted(uncontrolled, "partly")
+    uncontrolled.call(
+        lambda: uncontrolled.sandbox.faults.fail(403, verbs=["patch"], resources=[RULES], names=[first], times=1)
+    )
+    assert uncontrolled.run("cancel", "partly", "--now") == 1
+    captured = capsys.readouterr()
+    assert f"{second}: NoExecute -> None" in captured.out
+    assert f"{first}: not done: " in captured.err
+    assert "1 rule of run partly could not be set to None; repeat the command" in captured.err
+    assert effect(uncontrolled, first) == "NoExecute"
+    assert uncontrolled.run("cancel", "partly", "--now") == 0
+    assert effect(uncontrolled, first) == "None"
+
+
+def test_without_rights_nothing_is_done_and_it_says_so(uncontrolled: Lab, capsys: Captured) -> None:
+    first, second, _ = tainted(uncontrolled, "viewed")
+    assert uncontrolled.run("cancel", "viewed", "--now", user="nobody@example.com") == 1
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.count("not done: ") == 2
+    assert 'cannot patch resource "devicetaintrules"' in captured.err
+    assert [effect(uncontrolled, name) for name in (first, second)] == ["NoExecute", "NoExecute"]
+
+
+def test_a_rule_that_changes_meanwhile_is_read_again(uncontrolled: Lab, capsys: Captured) -> None:
+    first, *_ = tainted(uncontrolled, "racing")
+    uncontrolled.call(
+        lambda: uncontrolled.sandbox.faults.fail(409, verbs=["patch"], resources=[RULES], names=[first], times=1)
+    )
+    assert uncontrolled.run("cancel", "racing", "--now") == 0
+    assert f"{first}: NoExecute -> None" in capsys.readouterr().out
+    assert effect(uncontrolled, first) == "None"
+
+
+def test_the_hand_reaches_a_run_in_maintenance(uncontrolled: Lab, capsys: Captured) -> None:
+    status = {"phase": "InMaintenance", "reason": "WaitingForWork", "observedGeneration": 1}
+    tainted(uncontrolled, "working", status=status)
+    assert uncontrolled.run("complete", "working") == 0
+    assert uncontrolled.run("release", "working") == 0
+    assert uncontrolled.run("cancel", "working") == 0
+    out = capsys.readouterr().out
+    assert "Its devices are in maintenance and keep the taint until: taintctl release working" in out
+    run = uncontrolled.get("maintenanceruns", "working")
+    assert run is not None
+    assert {k: run["spec"][k] for k in ("workCompleted", "released", "cancelled")} == {
+        "workCompleted": True,
+        "released": True,
+        "cancelled": True,
+    }
+    for verb in ("complete", "release", "cancel"):
+        assert uncontrolled.run(verb, "working") == 0
+        assert "already" in capsys.readouterr().out
+
+
+def test_a_run_that_takes_its_taints_off_is_not_paused(uncontrolled: Lab, capsys: Captured) -> None:
+    tainted(uncontrolled, "leaving", status={"phase": "RollingBack", "reason": "Cancelled"})
+    assert uncontrolled.run("pause", "leaving") == 1
+    assert "is taking its taints off (RollingBack); that is not paused" in capsys.readouterr().err
+
+
+def test_explain_finds_that_no_controller_answers(uncontrolled: Lab, capsys: Captured) -> None:
+    tainted(uncontrolled, "unseen", status={"phase": "Notice", "phaseSince": datetime.now(UTC).isoformat()})
+    assert uncontrolled.run("explain", "unseen") == 0
+    assert "the controller has not seen the newest spec of this run" in capsys.readouterr().out
+
+
+def test_a_plan_that_changed_while_it_was_shown_is_not_approved(
+    uncontrolled: Lab, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import click
+
+    def asking(digest: str) -> dict[str, Any]:
+        approval = {"asked": {"digest": digest}, "needed": 1}
+        return {"phase": "AwaitingApproval", "observedGeneration": 1, "approval": approval}
+
+    tainted(uncontrolled, "moving", status=asking("a" * 64))
+
+    def changed_meanwhile(*_: object, **__: object) -> bool:
+        uncontrolled.call(
+            lambda: uncontrolled.sandbox.store.mutate(
+                "maintenanceruns.taintctl.dev",
+                None,
+                "moving",
+                lambda run: run.update(status=asking("b" * 64)),
+                subresource="status",
+            )
+        )
+        return True
+
+    monkeypatch.setattr(click, "confirm", changed_meanwhile)
+    assert uncontrolled.run("approve", "moving") == 1
+    assert "the plan of run moving changed while it was shown; look again" in capsys.readouterr().err
+    assert uncontrolled.call(lambda: uncontrolled.sandbox.store.list("maintenanceapprovals.taintctl.dev")) == []
+
+
+def test_a_cluster_without_our_kinds_says_how_to_install(uncontrolled: Lab, capsys: Captured) -> None:
+    crd = "customresourcedefinitions.apiextensions.k8s.io"
+    name = "evictionpolicies.taintctl.dev"
+    kept = uncontrolled.call(lambda: uncontrolled.sandbox.store.get(crd, None, name))
+    uncontrolled.call(lambda: uncontrolled.sandbox.store.delete(crd, None, name))
+    try:
+        uncontrolled.until(lambda: uncontrolled.sandbox.store.find(crd, None, name) is None)
+        assert uncontrolled.run("status") == 1
+        error = capsys.readouterr().err
+        assert "taintctl is not installed on 127.0.0.1:" in error
+        assert "kubectl apply -k deploy/" in error
+    finally:
+        fresh = {"apiVersion": kept["apiVersion"], "kind": kept["kind"], "spec": kept["spec"]}
+        fresh["metadata"] = {"name": name}
+        uncontrolled.call(lambda: uncontrolled.sandbox.apply([fresh]))

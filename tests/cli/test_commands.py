@@ -1,0 +1,310 @@
+"""The commands against a sandbox with the real controller, over HTTP."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from taintctl.api.approval import ApprovalDecision
+from taintctl.cli.commands.approval import approval
+from tests.cli.conftest import Lab
+
+Captured = pytest.CaptureFixture[str]
+
+
+def started(lab: Lab, capsys: Captured, *arguments: str) -> str:
+    """Starts a run over a node with one pod on it and waits until it asks for approval."""
+    assert lab.run("start", "--driver", "gpu.example.com", *arguments) == 0
+    found = re.match(r"Run (\S+) is made", capsys.readouterr().out)
+    assert found is not None
+    lab.until_phase(found[1], "AwaitingApproval")
+    return found[1]
+
+
+def finish(lab: Lab, name: str) -> None:
+    assert lab.run("cancel", name, "--wait") == 0
+
+
+def test_a_run_from_start_to_the_end_by_hand(controlled: Lab, capsys: Captured) -> None:
+    controlled.new_pod("job", "gpu-worker-04")
+    name = started(controlled, capsys, "--pool", "gpu-worker-04", "--name", "whole", "--reason", "fans")
+    raw = controlled.get("maintenanceruns", name)
+    assert raw is not None
+    assert raw["spec"]["requestedBy"] == "admin"
+    assert raw["spec"]["trigger"] == {"type": "Manual", "reason": "fans"}
+
+    assert controlled.run("explain", name) == 0
+    assert "Next:       taintctl approve whole" in capsys.readouterr().out
+    assert controlled.run("approve", name, "--yes", "--comment", "go", user="ada@example.com") == 0
+    out = capsys.readouterr().out
+    assert "team-a/job" in out
+    assert "Written as ada@example.com: MaintenanceApproval whole-approve-" in out
+    controlled.until_phase(name, "InMaintenance")
+
+    assert controlled.run("status", name) == 0
+    page = capsys.readouterr().out
+    assert "[>] InMaintenance" in page
+    assert "Approval: 1 of 1 given" in page
+    assert "  ada@example.com at " in page
+    assert controlled.run("status") == 0
+    assert "taintctl complete whole" in capsys.readouterr().out
+    assert controlled.run("devices", "--node", "gpu-worker-04") == 0
+    assert "taintctl.dev/maintenance=whole:NoExecute by run whole" in capsys.readouterr().out
+
+    assert controlled.run("complete", name, "--wait") == 0
+    assert "Releasing -> Succeeded (Completed)" in capsys.readouterr().out
+    assert controlled.run("status", name, "--watch") == 0
+    lines = capsys.readouterr().out.splitlines()
+    moves = [found[1] for line in lines if (found := re.search(r"-> (\w+) \(", line))]
+    assert moves[0] == "DryRun"
+    assert moves[-2:] == ["Releasing", "Succeeded"]
+    for verb in ("pause", "resume", "complete", "release", "cancel", "approve", "deny"):
+        assert controlled.run(verb, name) == 1
+        assert "run whole has ended (Succeeded, Completed)" in capsys.readouterr().err
+    assert controlled.rules() == []
+
+
+def test_approving_twice_is_approving_once(controlled: Lab, capsys: Captured) -> None:
+    controlled.new_pod("twice", "gpu-worker-04")
+    assert (
+        controlled.run(
+            "start",
+            "--driver",
+            "gpu.example.com",
+            "--pool",
+            "gpu-worker-04",
+            "--name",
+            "double",
+            "--start-at",
+            "2999-01-01T00:00:00Z",
+        )
+        == 0
+    )
+    controlled.until_phase("double", "AwaitingApproval")
+    assert controlled.run("approve", "double", "--yes") == 0
+    capsys.readouterr()
+    assert controlled.run("approve", "double", "--yes") == 0
+    assert "admin said that already: MaintenanceApproval double-approve-" in capsys.readouterr().out
+    finish(controlled, "double")
+
+
+def test_deny_ends_the_run_and_watch_says_so(controlled: Lab, capsys: Captured) -> None:
+    name = started(controlled, capsys, "--pool", "gpu-worker-04", "--device", "gpu-0", "--name", "denied")
+    assert controlled.run("deny", name, "--yes", user="ada@example.com") == 0
+    assert controlled.run("status", name, "--watch") == 1
+    captured = capsys.readouterr()
+    assert "-> Cancelled (Denied)" in captured.out
+    assert captured.err.startswith("Run denied ended as Cancelled: ")
+
+
+def test_no_answer_decides_nothing(controlled: Lab, capsys: Captured, monkeypatch: pytest.MonkeyPatch) -> None:
+    import io
+    import sys
+
+    name = started(controlled, capsys, "--pool", "gpu-worker-04", "--device", "gpu-1", "--name", "asked")
+    monkeypatch.setattr(sys, "stdin", io.StringIO("n\n"))
+    assert controlled.run("approve", name) == 1
+    assert capsys.readouterr().err == "taintctl: nothing was decided\n"
+    monkeypatch.setattr(sys, "stdin", io.StringIO(""))
+    assert controlled.run("approve", name) == 130
+    assert controlled.get("maintenanceruns", name)["status"]["approval"].get("given", []) == []  # type: ignore[index]
+    finish(controlled, name)
+
+
+def test_who_may_not_approve_is_told_in_one_line(controlled: Lab, capsys: Captured) -> None:
+    name = started(controlled, capsys, "--pool", "gpu-worker-04", "--device", "gpu-2", "--name", "viewer")
+    capsys.readouterr()
+    assert controlled.run("approve", name, "--yes", user="nobody@example.com") == 1
+    error = capsys.readouterr().err
+    assert 'User "nobody@example.com" cannot create resource "maintenanceapprovals"' in error
+    assert "ask for that right" in error
+    assert error.count("\n") == 1
+    finish(controlled, name)
+
+
+def test_pause_and_resume(controlled: Lab, capsys: Captured) -> None:
+    name = started(controlled, capsys, "--pool", "gpu-worker-04", "--device", "gpu-3", "--name", "paused")
+    assert controlled.run("resume", name) == 1
+    assert "run paused is not paused" in capsys.readouterr().err
+    assert controlled.run("pause", name, "--wait") == 0
+    capsys.readouterr()
+    assert controlled.run("explain", name) == 0
+    assert "Paused: Somebody paused the run." in capsys.readouterr().out
+    assert controlled.run("pause", name) == 0
+    assert "is paused already" in capsys.readouterr().out
+    for verb in ("complete", "release"):
+        assert controlled.run(verb, name) == 1
+    assert capsys.readouterr().err.count("\n") == 2
+    assert controlled.run("resume", name, "--wait") == 0
+    controlled.until_phase(name, "AwaitingApproval")
+    finish(controlled, name)
+    assert controlled.get("maintenanceruns", name)["status"]["phase"] == "Cancelled"  # type: ignore[index]
+
+
+def test_plan_says_what_it_would_hit_and_changes_nothing(controlled: Lab, capsys: Captured) -> None:
+    writes: list[str] = []
+    stop = controlled.call(lambda: controlled.sandbox.store.subscribe(None, lambda event: writes.append(event.user)))
+    # The built-in policy respects budgets, and inference's budget allows one disruption of the three.
+    assert controlled.run("plan", "--driver", "gpu.example.com", "--pool", "gpu-worker-01") == 1
+    out = capsys.readouterr().out
+    assert "NotReachedByTaint (1)" in out
+    assert "team-b/notebook-0" in out
+    assert "Would be blocked: 1 violation of policy (built in). Nothing was changed." in out
+    assert controlled.run("plan", "--driver", "gpu.example.com", "--pool", "gpu-worker-02") == 0
+    out = capsys.readouterr().out
+    assert "Needs the approval of 1 person: the policy approves nothing by itself. Nothing was changed." in out
+    assert controlled.run("plan", "--driver", "gpu.example.com", "--pool", "gpu-worker-01", "-o", "json") == 1
+    plan = json.loads(capsys.readouterr().out)
+    assert plan["kind"] == "Plan"
+    assert plan["counts"] == {"devices": 4, "pods": 5, "namespaces": 2, "toleratingPods": 1}
+    assert plan["rules"] == [
+        {"driver": "gpu.example.com", "pool": "gpu-worker-01", "device": None}
+        | {"published": 4, "allocated": 7, "pods": 4, "namespaces": 2}
+    ]
+    assert {p["name"]: p["effect"] for p in plan["pods"]}["notebook-0"] == "NotReachedByTaint"
+    controlled.call(stop)
+    assert "admin" not in writes
+
+
+def test_a_plan_that_policy_forbids_is_exit_status_1(controlled: Lab, capsys: Captured, tmp_path: Path) -> None:
+    policy = {
+        "apiVersion": "taintctl.dev/v1alpha1",
+        "kind": "EvictionPolicy",
+        "metadata": {"name": "tight"},
+        "spec": {"limits": {"maxPods": 2}, "budgets": "Warn"},
+    }
+    controlled.call(lambda: controlled.sandbox.apply([policy]))
+    arguments = ("plan", "--driver", "gpu.example.com", "--pool", "gpu-worker-01", "--policy", "tight")
+    assert controlled.run(*arguments) == 1
+    out = capsys.readouterr().out
+    assert "over the limit" in out
+    assert "Would be blocked: 1 violation of policy tight. Nothing was changed." in out
+    assert "Warning budgets" in out
+    assert controlled.run(*arguments[:-1], "loose") == 1
+    assert "there is no EvictionPolicy loose; `kubectl get evp` lists what there is" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "said"),
+    [
+        (("plan", "--driver", "gpu.example.com"), 1, "WholeDriver: "),
+        (("plan", "--driver", "gpu.nowhere.com"), 1, "NoDevices: "),
+        (("plan", "--pool", "x"), 2, "--driver"),
+        (("plan", "--driver", "GPU!"), 2, "spec.target.driver"),
+        (("plan", "--driver", "d", "--window", "w"), 2, "give one of"),
+        (("plan", "--window", "nightly"), 1, "there is no MaintenanceWindow nightly; `taintctl status` lists"),
+        (("start", "--driver", "d", "--window", "w"), 2, "not both"),
+        (("start", "--driver", "d", "--duration", "1h", "--deadline", "2999-01-01T00:00:00Z"), 2, "not both"),
+        (("start", "--driver", "d", "--start-at", "2999-01-02T00:00:00Z", "--deadline", "2999-01-01T00:00:00Z"), 2,
+         "spec.deadline: must be after spec.startAt"),
+        (("start", "--driver", "d", "--name", "Not A Name"), 1, "Not A Name"),
+        (("status", "none"), 1, "there is no MaintenanceRun none; `taintctl status` lists what there is"),
+        (("explain", "none"), 1, "there is no run and no window none"),
+        (("approve", "none"), 1, "there is no MaintenanceRun none"),
+        (("cancel", "none", "--now"), 1, "there is no MaintenanceRun none"),
+        (("schedule", "none"), 1, "there is no MaintenanceWindow none"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_is_one_line(
+    controlled: Lab, arguments: tuple[str, ...], status: int, said: str, capsys: Captured
+) -> None:
+    assert controlled.run(*arguments) == status
+    error = capsys.readouterr().err
+    assert said in error
+    assert error.count("\n") == 1
+
+
+def test_windows_are_listed_explained_scheduled_and_started(controlled: Lab, capsys: Captured) -> None:
+    window = {
+        "apiVersion": "taintctl.dev/v1alpha1",
+        "kind": "MaintenanceWindow",
+        "metadata": {"name": "yearly"},
+        "spec": {
+            "schedule": {"cron": "30 2 1 1 *", "timeZone": "America/New_York", "duration": "2h"},
+            "target": {"driver": "gpu.example.com", "pool": "gpu-worker-03"},
+            "notice": "5m",
+        },
+    }
+    controlled.call(lambda: controlled.sandbox.apply([window]))
+    controlled.until(
+        lambda: (
+            "nextStart"
+            in controlled.sandbox.store.get("maintenancewindows.taintctl.dev", None, "yearly").get("status", {})
+        )
+    )
+    assert controlled.run("status", "-o", "wide") == 0
+    assert "30 2 1 1 * America/New_York" in capsys.readouterr().out
+    assert controlled.run("explain", "yearly") == 0
+    assert "Window yearly: it waits for its next start." in capsys.readouterr().out
+    assert controlled.run("schedule", "yearly", "-n", "2", "-o", "yaml") == 0
+    starts = yaml.safe_load(capsys.readouterr().out)["starts"]
+    assert [start["start"][4:] for start in starts] == ["-01-01T07:30:00Z"] * 2
+    assert controlled.run("start", "--window", "yearly", "--reason", "now") == 0
+    found = re.match(r"Run (yearly-\w+) is made", capsys.readouterr().out)
+    assert found is not None
+    raw = controlled.get("maintenanceruns", found[1])
+    assert raw is not None
+    assert raw["spec"]["notice"] == "5m"
+    target = raw["spec"]["target"]
+    assert (target["driver"], target["pool"], target["wholeDriver"]) == ("gpu.example.com", "gpu-worker-03", False)
+    assert raw["spec"]["trigger"]["windowName"] == "yearly"
+    assert controlled.run("start", "--window", "yearly", "--name", found[1]) == 1
+    assert f"there is a run {found[1]} already" in capsys.readouterr().err
+    finish(controlled, found[1])
+    capsys.readouterr()
+    assert controlled.run("status", "-o", "json") == 0
+    items = json.loads(capsys.readouterr().out)["items"]
+    assert {item["kind"] for item in items} == {"MaintenanceWindow", "MaintenanceRun"}
+    assert controlled.run("status", found[1], "-o", "yaml") == 0
+    assert yaml.safe_load(capsys.readouterr().out)["status"]["phase"] == "Cancelled"
+
+
+def test_plan_from_a_file(controlled: Lab, capsys: Captured, tmp_path: Path) -> None:
+    file = tmp_path / "run.yaml"
+    spec: dict[str, Any] = {"target": {"driver": "gpu.example.com", "pool": "gpu-worker-02"}}
+    spec["deadline"] = "2999-01-01T00:00:00Z"
+    body = {"apiVersion": "taintctl.dev/v1alpha1", "kind": "MaintenanceRun", "metadata": {"name": "x"}, "spec": spec}
+    file.write_text(yaml.safe_dump(body))
+    assert controlled.run("plan", "-f", str(file)) == 0
+    assert "team-a/train-02" in capsys.readouterr().out
+    spec["target"]["devcie"] = "gpu-0"
+    file.write_text(yaml.safe_dump(body))
+    assert controlled.run("plan", "-f", str(file)) == 1
+    assert "spec.target.devcie: is not a field of this API" in capsys.readouterr().err
+
+
+def test_devices_names_users_taints_and_who_set_them(controlled: Lab, capsys: Captured) -> None:
+    controlled.call(
+        lambda: controlled.sandbox.taint_device("gpu-worker-03", "gpu-3", "gpu.example.com/xid", "NoSchedule", "79")
+    )
+    assert controlled.run("devices") == 0
+    out = capsys.readouterr().out
+    assert "gpu.example.com/xid=79:NoSchedule by its driver" in out
+    assert "team-b/notebook-0 (extended resource)" in out
+    assert controlled.run("devices", "--driver", "gpu.example.com", "-o", "json") == 0
+    items = json.loads(capsys.readouterr().out)["items"]
+    assert len(items) == 16
+    shared = next(item for item in items if item["pool"] == "gpu-worker-01" and item["device"] == "gpu-1")
+    names = [user["name"] for user in shared["users"]]
+    assert names == ["dcgm-0", "inference-0", "inference-1", "inference-2"]
+    assert controlled.run("devices", "--driver", "gpu.nowhere.com") == 0
+    assert capsys.readouterr().out == "No devices match.\n"
+
+
+def test_the_name_of_an_approval_follows_from_what_it_says() -> None:
+    same = [approval("r", "a" * 64, ApprovalDecision.APPROVE, "ada", comment) for comment in ("x", None)]
+    other = [
+        approval("r", "a" * 64, ApprovalDecision.DENY, "ada", None),
+        approval("r", "b" * 64, ApprovalDecision.APPROVE, "ada", None),
+        approval("r", "a" * 64, ApprovalDecision.APPROVE, "bob", None),
+        approval("r" * 253, "a" * 64, ApprovalDecision.APPROVE, "ada", None),
+    ]
+    assert same[0]["metadata"] == same[1]["metadata"]
+    names = {body["metadata"]["name"] for body in (*same, *other)}
+    assert len(names) == 5
+    assert max(map(len, names)) <= 253

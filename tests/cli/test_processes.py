@@ -1,0 +1,119 @@
+"""`taintctl demo` and `taintctl sandbox` as processes of their own, as somebody types them."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+pytestmark = pytest.mark.process
+TAINTCTL = [sys.executable, "-m", "taintctl.cli.main"]
+
+
+def test_the_demo_tells_the_whole_story_and_is_so(tmp_path: Path) -> None:
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    done = subprocess.run(
+        [*TAINTCTL, "demo", "--speed", "20"], capture_output=True, text=True, timeout=180, env=environment
+    )
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr
+    assert done.stderr == ""
+    out = done.stdout
+    titles = re.findall(r"^\d+\. (.*)$", out, re.MULTILINE)
+    assert titles == [
+        "A fleet",
+        "A window",
+        "The dry run",
+        "The policy",
+        "The approval",
+        "NoSchedule, and the second look",
+        "Eviction, and the proof that the devices are idle",
+        "The work",
+        "Release",
+        "Looking back",
+    ]
+    assert "4 pods would be evicted in 2" in out
+    assert "NotReachedByTaint (1)" in out
+    assert re.search(r"taintctl\s+evicted\s+team-b/notebook-0", out)
+    assert out.rstrip().endswith("All of it was so. Every step was checked while it was told.")
+    assert "\x1b" not in out
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_sandbox_serves_until_it_is_interrupted(tmp_path: Path) -> None:
+    out = tmp_path / "kubeconfig"
+    arguments = ["sandbox", "--nodes", "1", "--gpus-per-node", "2", "--speed", "40", "--kubeconfig-out", str(out)]
+    environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
+    with subprocess.Popen(
+        [*TAINTCTL, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+    ) as process:
+        assert process.stdout is not None
+        lines = []
+        for line in process.stdout:
+            lines.append(line)
+            if "taintctl run --kubeconfig" in line:
+                break
+        text = "".join(lines)
+        assert "Its state is in memory and gone when it stops" in text
+        assert f"export KUBECONFIG={out}" in text
+        assert oct(out.stat().st_mode & 0o777) == "0o600"
+        assert yaml.safe_load(out.read_text())["current-context"] == "sandbox"
+        plan = subprocess.run(
+            [*TAINTCTL, "devices", "--kubeconfig", str(out)], capture_output=True, text=True, timeout=60
+        )
+        assert plan.returncode == 0, plan.stderr
+        assert "team-b/inference-0" in plan.stdout
+        process.send_signal(signal.SIGINT)
+        process.wait(timeout=30)
+        assert process.returncode == 0
+        assert process.stderr is not None
+        assert process.stderr.read() == ""
+    assert not out.exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--kubeconfig-out", "{mine}"], "is there already and is no sandbox's kubeconfig; choose another file"),
+        (["--kubeconfig-out", "/nowhere/kubeconfig"], "can't be written: No such file or directory"),
+    ],
+)
+def test_a_sandbox_never_replaces_a_kubeconfig_of_somebody_else(
+    arguments: list[str], said: str, tmp_path: Path
+) -> None:
+    mine = tmp_path / "mine"
+    mine.write_text("clusters: [{name: production}]\n")
+    filled = [argument.format(mine=mine) for argument in arguments]
+    done = subprocess.run(
+        [*TAINTCTL, "sandbox", "--nodes", "1", "--gpus-per-node", "1", "--speed", "40", *filled],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 1
+    assert said in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert mine.read_text() == "clusters: [{name: production}]\n"
+
+
+def test_a_taken_port_is_one_line() -> None:
+    import socket
+
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = str(taken.getsockname()[1])
+        done = subprocess.run(
+            [*TAINTCTL, "sandbox", "--nodes", "1", "--gpus-per-node", "1", "--port", port],
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+    assert done.returncode == 1
+    assert done.stderr.startswith(f"taintctl: port {port} can't be served on 127.0.0.1")
+    assert done.stderr.count("\n") == 1
