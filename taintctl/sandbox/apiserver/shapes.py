@@ -64,6 +64,8 @@ _BINDING: Any = {
 }
 _EVENT: Any = {"involvedObject": {}, "regarding": {}, "source": {}, "series": {}}
 
+_STRUCTS: Any = {"spec": {}, "status": {}}
+
 _SHAPES: dict[str, Any] = {
     "namespaces": {"spec": {"finalizers": _TEXTS}, "status": {"phase": str}},
     "nodes": {
@@ -156,7 +158,8 @@ _SHAPES: dict[str, Any] = {
 
 def check_shape(info: ResourceInfo, obj: Object) -> None:
     """ApiError 400 where something has the wrong type; a null where an object or a list belongs is taken out."""
-    shape = {"metadata": _META, **_SHAPES.get(info.key, {})}
+    opened = {} if info.custom else _STRUCTS
+    shape = {"metadata": _META, **opened, **_SHAPES.get(info.key, {})}
     _check(obj, shape, info.kind)
     for part in ("labels", "annotations"):
         for key, value in obj["metadata"].get(part, {}).items():
