@@ -5,18 +5,27 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
 from taintctl.adapters.kubernetes.client import Client
 from taintctl.adapters.kubernetes.cluster import KubernetesCluster
 from taintctl.adapters.kubernetes.config import Credentials
 from taintctl.adapters.kubernetes.discovery import Discovery, discover
+from taintctl.api.base import parse_time
 from taintctl.api.check import Checked, M, Own, check
 from taintctl.api.policy import BUILT_IN_POLICY, EvictionPolicy
 from taintctl.api.run import MaintenanceRun
 from taintctl.cli.errors import Failure
+from taintctl.cli.text import span
 from taintctl.ports.clock import Clock, SystemClock
+from taintctl.ports.errors import ClusterError
 
+LEASE = "taintctl-system/taintctl"
+"""Namespace and name of the controller's Lease, as `taintctl run` has them by default."""
+LEASE_SILENCE = timedelta(seconds=60)
+"""Four times a lease's duration: more than the clocks of two machines and a slow API server explain."""
+START_CONTROLLER = "look at kubectl -n taintctl-system get pods, or start `taintctl run`"
 INSTALL = "install it with `kubectl apply -k deploy/`, or try `taintctl sandbox`"
 
 
@@ -72,8 +81,6 @@ class Session:
 
     async def policy_of(self, run: MaintenanceRun) -> EvictionPolicy | None:
         """For display: None where it is missing, invalid or not ours to read."""
-        from taintctl.ports.errors import ClusterError
-
         try:
             return await self.policy(run.spec.policy_name)
         except (Failure, ClusterError):
@@ -91,6 +98,25 @@ class Session:
         if not name:
             raise Failure("the API server does not say who you are; check the credentials in your kubeconfig")
         return str(name)
+
+    async def controller_note(self) -> str:
+        """One sentence where no controller seems to be at work, by its Lease; empty where one is, or where the caller
+        may not read the Lease."""
+        try:
+            lease = await self.client.get(
+                f"/apis/coordination.k8s.io/v1/namespaces/{LEASE.replace('/', '/leases/')}", dict
+            )
+        except ClusterError:
+            return ""
+        spec = (lease or {}).get("spec") or {}
+        renewed = spec.get("renewTime")
+        if not spec.get("holderIdentity") or not renewed:
+            return f"No controller is at work (nobody holds the Lease {LEASE}); {START_CONTROLLER}."
+        silence = self.clock.now() - parse_time(renewed)
+        if silence > LEASE_SILENCE:
+            ago = f"{span(silence)} ago"
+            return f"No controller is at work (the Lease {LEASE} was last renewed {ago}); {START_CONTROLLER}."
+        return ""
 
     async def patch_spec(self, kind: type[Own], name: str, *, uid: str, **fields: Any) -> dict[str, Any]:
         """A merge patch of `spec`, only of that very object."""

@@ -185,3 +185,29 @@ def test_a_cluster_without_our_kinds_says_how_to_install(uncontrolled: Lab, caps
         fresh = {"apiVersion": kept["apiVersion"], "kind": kept["kind"], "spec": kept["spec"]}
         fresh["metadata"] = {"name": name}
         uncontrolled.call(lambda: uncontrolled.sandbox.apply([fresh]))
+
+
+def test_without_a_controller_status_explain_and_start_say_so(uncontrolled: Lab, capsys: Captured) -> None:
+    nobody = "No controller is at work (nobody holds the Lease taintctl-system/taintctl); "
+    assert uncontrolled.run("start", "--driver", "gpu.example.com", "--pool", "gpu-worker-02", "--name", "early") == 0
+    assert capsys.readouterr().err.startswith(nobody)
+    assert uncontrolled.run("status") == 0
+    assert capsys.readouterr().out.splitlines()[-1].startswith(nobody)
+    assert uncontrolled.run("explain", "early") == 0
+    assert f"Also:   {nobody}" in capsys.readouterr().out
+    # Who may not read Leases is told nothing, right or wrong.
+    assert uncontrolled.run("status", user="nobody@example.com") == 0
+    assert "No controller" not in capsys.readouterr().out
+    lease: dict[str, Any] = {
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": {"namespace": "taintctl-system", "name": "taintctl"},
+        "spec": {"holderIdentity": "gone", "renewTime": "2026-01-01T00:00:00.000000Z"},
+    }
+    uncontrolled.call(lambda: uncontrolled.sandbox.apply([lease]))
+    assert uncontrolled.run("status", "early") == 0
+    assert "the Lease taintctl-system/taintctl was last renewed" in capsys.readouterr().out
+    lease["spec"]["renewTime"] = datetime.now(UTC).isoformat().replace("+00:00", "Z")
+    uncontrolled.call(lambda: uncontrolled.sandbox.apply([lease]))
+    assert uncontrolled.run("status", "early") == 0
+    assert "No controller is at work" not in capsys.readouterr().out

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -103,9 +105,6 @@ def test_deny_ends_the_run_and_watch_says_so(controlled: Lab, capsys: Captured) 
 
 
 def test_no_answer_decides_nothing(controlled: Lab, capsys: Captured, monkeypatch: pytest.MonkeyPatch) -> None:
-    import io
-    import sys
-
     name = started(controlled, capsys, "--pool", "gpu-worker-04", "--device", "gpu-1", "--name", "asked")
     monkeypatch.setattr(sys, "stdin", io.StringIO("n\n"))
     assert controlled.run("approve", name) == 1
@@ -114,6 +113,26 @@ def test_no_answer_decides_nothing(controlled: Lab, capsys: Captured, monkeypatc
     assert controlled.run("approve", name) == 130
     assert controlled.get("maintenanceruns", name)["status"]["approval"].get("given", []) == []  # type: ignore[index]
     finish(controlled, name)
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_on_a_terminal_the_page_itself_follows(
+    controlled: Lab, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = started(controlled, capsys, "--pool", "gpu-worker-03", "--device", "gpu-1", "--name", "seen")
+    finish(controlled, name)
+    screen = Terminal()
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setattr(sys, "stdout", screen)
+    assert controlled.run("status", name, "--watch") == 1
+    page = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", screen.getvalue())
+    assert "Run seen: Cancelled (Cancelled)" in page
+    assert "Next: " in page
 
 
 def test_who_may_not_approve_is_told_in_one_line(controlled: Lab, capsys: Captured) -> None:

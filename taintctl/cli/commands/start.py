@@ -81,6 +81,9 @@ async def start(
         f"Run {run} is made; nothing is evicted before {_before(checked.obj)}, and nothing after the deadline, "
         f"{moment(checked.obj.spec.deadline)}."
     )
+    note = await session.controller_note()
+    if note:
+        say(note, stderr=True)
     if not wait:
         say(f"Next: taintctl status {run} --watch")
         return None

@@ -14,7 +14,7 @@ from taintctl.cli.follow import ended, follow, outcome
 from taintctl.cli.options import on_cluster, output_option
 from taintctl.cli.output import emit
 from taintctl.cli.session import Session
-from taintctl.cli.text import line, say
+from taintctl.cli.text import line, say, styled
 from taintctl.cli.views.lists import run_list, window_list
 from taintctl.cli.views.run import run_view
 
@@ -53,6 +53,8 @@ async def status(session: Session, run: str | None, watch: bool, output: str) ->
         return None
     found = await session.run(run)
     say(run_view(found, await session.policy_of(found), session.clock.now(), wide=output == "wide"))
+    if not ended(found):
+        await _say_note(session)
     return None
 
 
@@ -65,6 +67,13 @@ async def _list(session: Session, output: str) -> None:
     runs = await session.all(MaintenanceRun)
     now, wide = session.clock.now(), output == "wide"
     say([*window_list(windows, now, wide=wide), line(""), *run_list(runs, now, wide=wide)])
+    await _say_note(session)
+
+
+async def _say_note(session: Session) -> None:
+    note = await session.controller_note()
+    if note:
+        say([line(""), line(styled(note, "yellow"))])
 
 
 def _typed(item: dict[str, object]) -> dict[str, object]:

@@ -25,8 +25,9 @@ class Limit:
     then: str
 
 
-def explain_run(run: MaintenanceRun, policy: EvictionPolicy | None, now: datetime) -> list[Line]:
-    """In words; `policy` is the one the run names, None where it can't be read."""
+def explain_run(run: MaintenanceRun, policy: EvictionPolicy | None, now: datetime, note: str = "") -> list[Line]:
+    """In words; `policy` is the one the run names, None where it can't be read. `note` says that no controller seems to
+    be at work."""
     status = run.status
     phase = status.phase or Phase.PENDING
     verb = "ended as" if phase.ended else "is in"
@@ -37,7 +38,7 @@ def explain_run(run: MaintenanceRun, policy: EvictionPolicy | None, now: datetim
         pairs.append(("Why", f"{status.reason}: {WORDS.get(status.reason, 'a reason this version does not know.')}"))
     if status.message:
         pairs.append(("In detail", status.message))
-    pairs += [("Also", text) for text in _also(run, now)]
+    pairs += [("Also", text) for text in ([note] if note else []) + _also(run, now)]
     limit = None if phase.ended else time_limit(run, policy)
     if limit is not None:
         pairs.append(("Until", f"{moment(limit.at)} ({relative(limit.at, now)}); {limit.then}"))
