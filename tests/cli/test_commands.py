@@ -327,3 +327,83 @@ def test_the_name_of_an_approval_follows_from_what_it_says() -> None:
     names = {body["metadata"]["name"] for body in (*same, *other)}
     assert len(names) == 5
     assert max(map(len, names)) <= 253
+
+
+def test_every_flag_of_start_reaches_the_run(controlled: Lab, capsys: Captured) -> None:
+    assert controlled.run(
+        *("start", "--driver", "gpu.example.com", "--pool", "gpu-worker-02", "--device", "gpu-1", "--policy", "nights"),
+        *("--notice", "90s", "--drain-timeout", "5m", "--work-duration", "2h", "--reason", "fans"),
+        *("--start-at", "2999-01-01T00:00:00+01:00", "--duration", "3h"),
+    ) == 0  # fmt: skip
+    out = capsys.readouterr().out
+    found = re.match(
+        r"Run (gpu-worker-02-gpu-1-\w+) is made; nothing is evicted before 2998-12-31 23:00:00 UTC and", out
+    )
+    assert found is not None
+    raw = controlled.get("maintenanceruns", found[1])
+    assert raw is not None
+    spec = raw["spec"]
+    assert (spec["policyName"], spec["notice"], spec["drain"]) == ("nights", "1m30s", {"timeout": "5m"})
+    assert (spec["startAt"], spec["deadline"]) == ("2998-12-31T23:00:00Z", "2999-01-01T02:00:00Z")
+    assert spec["work"] == {"mode": "Duration", "duration": "2h"}
+    assert (spec["target"]["driver"], spec["target"]["device"]) == ("gpu.example.com", "gpu-1")
+    controlled.until_phase(found[1], "Blocked")
+    assert controlled.run("explain", found[1]) == 0
+    assert "PolicyNotFound: The EvictionPolicy that the run names does not exist." in capsys.readouterr().out
+    finish(controlled, found[1])
+
+
+def test_where_two_must_approve_the_first_is_told_so(controlled: Lab, capsys: Captured) -> None:
+    policy = {
+        "apiVersion": "taintctl.dev/v1alpha1",
+        "kind": "EvictionPolicy",
+        "metadata": {"name": "pairs"},
+        "spec": {"approval": {"count": 2, "required": "Always"}},
+    }
+    window = {
+        "apiVersion": "taintctl.dev/v1alpha1",
+        "kind": "MaintenanceWindow",
+        "metadata": {"name": "paired"},
+        "spec": {
+            "suspend": True,
+            "schedule": {"cron": "0 3 * * *", "duration": "1h"},
+            "target": {"driver": "gpu.example.com", "pool": "gpu-worker-02"},
+            "policyName": "pairs",
+        },
+    }
+    controlled.call(lambda: controlled.sandbox.apply([policy, window]))
+    assert controlled.run("plan", "--window", "paired") == 0
+    assert "Needs the approval of 2 people: the policy always asks." in capsys.readouterr().out
+    assert controlled.run("start", "--window", "paired", "--name", "pair") == 0
+    controlled.until_phase("pair", "AwaitingApproval")
+    capsys.readouterr()
+    assert controlled.run("approve", "pair", "--yes") == 0
+    assert "1 more person must approve." in capsys.readouterr().out
+    assert controlled.run("status") == 0
+    assert "suspended" in capsys.readouterr().out
+    finish(controlled, "pair")
+
+
+def test_watching_outlives_an_api_server_that_is_away_for_a_while(controlled: Lab, capsys: Captured) -> None:
+    name = started(controlled, capsys, "--pool", "gpu-worker-03", "--device", "gpu-2", "--name", "outage")
+    runs = "maintenanceruns.taintctl.dev"
+
+    def away_then_cancelled() -> None:
+        # As often as the client tries one read, so that one look fails and the next is answered.
+        controlled.sandbox.faults.fail(503, verbs=["get"], resources=[runs], users=["admin"], names=[name], times=4)
+        controlled.sandbox.store.mutate(runs, None, name, lambda run: run["spec"].update(cancelled=True))
+
+    controlled.loop.call_soon_threadsafe(lambda: controlled.loop.call_later(0.2, away_then_cancelled))
+    assert controlled.run("status", name, "--watch") == 1
+    out = capsys.readouterr().out
+    assert out.count("Trying again.") == 1
+    assert "-> Cancelled (Cancelled)" in out
+
+
+def test_a_run_that_is_deleted_while_it_is_watched(controlled: Lab, capsys: Captured) -> None:
+    name = started(controlled, capsys, "--pool", "gpu-worker-03", "--device", "gpu-0", "--name", "deleted")
+    delete = lambda: controlled.sandbox.store.delete("maintenanceruns.taintctl.dev", None, name)  # noqa: E731
+    controlled.loop.call_soon_threadsafe(lambda: controlled.loop.call_later(0.2, delete))
+    assert controlled.run("status", name, "--watch") == 1
+    error = capsys.readouterr().err
+    assert "run deleted was deleted meanwhile" in error or "ended as Cancelled" in error

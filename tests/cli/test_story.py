@@ -1,0 +1,72 @@
+"""The demo's own assertions: where something is not so, it ends with one sentence that says what."""
+
+from __future__ import annotations
+
+import pytest
+
+from taintctl.api.check import check
+from taintctl.api.policy import EvictionPolicy
+from taintctl.api.window import MaintenanceWindow
+from taintctl.cli.errors import Failure
+from taintctl.cli.story.stage import Stage, stage
+from taintctl.cli.story.window import Story, policy_manifest, window_manifest
+from taintctl.cli.story.witness import Marked, Witness
+from taintctl.ports.clock import SystemClock
+from taintctl.sandbox.cluster import Sandbox
+from tests.cli.builders import NOW
+
+pytestmark = pytest.mark.process
+
+
+async def failure(ready: Stage) -> str:
+    with pytest.raises(Failure) as caught:
+        await Story(ready).tell()
+    return str(caught.value)
+
+
+async def test_a_silent_eviction_controller_is_not_papered_over() -> None:
+    async with stage(nodes=2, gpus_per_node=3, kubernetes="1.37", speed=40) as ready:
+        ready.sandbox.manager.pause("taint-eviction")
+        said = await failure(ready)
+    assert said.startswith("step 3: the run is Blocked: ")
+
+
+async def test_a_controller_that_dies_ends_the_story() -> None:
+    async with stage(nodes=2, gpus_per_node=3, kubernetes="1.37", speed=40) as ready:
+        await ready.controller.stop()
+        said = await failure(ready)
+    assert said.startswith("the controller ended with status ")
+
+
+async def test_a_pod_that_goes_outside_the_plan_is_noticed() -> None:
+    async with stage(nodes=2, gpus_per_node=3, kubernetes="1.37", speed=40) as ready:
+        ready.witness.marked.append(Marked("team-a", "train-02", "uid", "somebody", "None"))
+        said = await failure(ready)
+    assert said == "step 3: it is not so that no pod was touched by the dry run"
+
+
+async def test_the_witness_sees_effects_deletions_and_who_did_it() -> None:
+    sandbox = Sandbox(nodes=1, gpus_per_node=1, clock=SystemClock(40))
+    async with sandbox:
+        witness = Witness.of(sandbox)
+        rule = {
+            "apiVersion": "resource.k8s.io/v1",
+            "kind": "DeviceTaintRule",
+            "metadata": {"name": "r"},
+            "spec": {"deviceSelector": {"pool": "gpu-worker-01"}, "taint": {"key": "k", "effect": "None"}},
+        }
+        sandbox.apply([rule])
+        rule["spec"]["taint"]["effect"] = "NoSchedule"  # type: ignore[index]
+        sandbox.apply([rule])
+        sandbox.store.delete("pods", "team-a", "train-01", user="somebody")
+        sandbox.store.delete("devicetaintrules.resource.k8s.io", None, "r")
+        witness.stop()
+        sandbox.store.delete("pods", "gpu-monitoring", "dcgm-0", user="unseen")
+    assert witness.effects == [("r", "None"), ("r", "NoSchedule"), ("r", "deleted")]
+    assert [(pod.key, pod.by, pod.under) for pod in witness.marked] == [("team-a/train-01", "somebody", "NoSchedule")]
+    assert witness.strongest() == "no rule"
+
+
+def test_the_storys_own_objects_are_valid() -> None:
+    assert check(EvictionPolicy, policy_manifest()).problems == ()
+    assert check(MaintenanceWindow, window_manifest(NOW, "p")).problems == ()
