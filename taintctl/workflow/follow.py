@@ -22,7 +22,9 @@ def follow(look: Look, refused: Refusal) -> Decision:
         return look.roll_back(refused.reason, Phase.CANCELLED, refused.message)
     if refused.to is Phase.DRY_RUN:
         return begin_dry_run(look, refused.reason, refused.message) if look.obs.live else look.look_live()
-    return look.say_unreadable(Problem(refused.reason, refused.message))
+    if refused.reason is Reason.CLUSTER_UNREADABLE:
+        return look.say_unreadable(Problem(refused.reason, refused.message))
+    return look.stay(refused.reason, refused.message)
 
 
 def second_look(look: Look) -> Decision:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 from taintctl.api.base import Condition, set_condition
 from taintctl.api.plan import Problem
-from taintctl.api.policy import BUILT_IN_POLICY, EvictionPolicy, RollbackFailure
+from taintctl.api.policy import BUILT_IN_POLICY, RollbackFailure
 from taintctl.api.reasons import ConditionType, Effect, Phase, Reason
 from taintctl.api.run import AtDeadline, Ending, RunStatus
 from taintctl.workflow.model import Action, Decision, Event, Observation
@@ -16,6 +16,7 @@ from taintctl.workflow.text import EVENT_MAX, MESSAGE_MAX, SENTENCE_MAX, short
 from taintctl.workflow.transitions import PLAN_PROBLEMS, POLICY_PROBLEMS, move
 
 AT_ONCE = timedelta(0)
+_LAST = datetime.max.replace(tzinfo=UTC)
 ALARMS = frozenset(
     {
         Reason.WORK_NOT_DONE,
@@ -111,7 +112,9 @@ class Look:
         """After which nothing goes on by itself: with atDeadline Extend, in maintenance, that much later."""
         spec = self.obs.run.spec
         if self.phase is Phase.IN_MAINTENANCE and spec.at_deadline is AtDeadline.EXTEND and spec.extend_by is not None:
-            return spec.deadline + self.scaled(spec.extend_by)
+            by = self.scaled(spec.extend_by)
+            # Years have an end in Python, and a deadline may be near it.
+            return spec.deadline + by if spec.deadline < _LAST - by else _LAST
         return spec.deadline
 
     @property
@@ -212,10 +215,12 @@ def conditioned(
 
 
 def without_no_execute(look: Look) -> Look:
-    """No rule is to evict: what we asked to be NoExecute is asked to be NoSchedule."""
+    """No rule is to evict: what we asked to be NoExecute is asked to be NoSchedule. A rule edited by hand is left
+    alone, and stays known as edited."""
+    edited = look.edit.names if look.edit is not None else frozenset()
     rules = tuple(
         rule.model_copy(update={"effect": Effect.NO_SCHEDULE, "effect_since": None})
-        if rule.effect is Effect.NO_EXECUTE
+        if rule.effect is Effect.NO_EXECUTE and rule.name not in edited
         else rule
         for rule in look.status.rules
     )
@@ -225,7 +230,3 @@ def without_no_execute(look: Look) -> Look:
 def lower_first(sentence: str) -> str:
     """`The cluster …` -> `the cluster …`, to follow a comma; names and acronyms stay as they are."""
     return sentence[:1].lower() + sentence[1:] if sentence[1:2].islower() else sentence
-
-
-def policy_name(policy: EvictionPolicy | None) -> str:
-    return policy.name if policy is not None else "(none)"

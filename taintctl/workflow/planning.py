@@ -162,7 +162,8 @@ def ask(look: Look, now: Standing) -> tuple[Look, Reason]:
             needed=now.needed,
             expires_at=expires if now.needed else None,
         )
-        reason = Reason.WAITING_FOR_APPROVAL if old is None or old.asked is None else Reason.PLAN_CHANGED
+        other = old is not None and old.asked is not None and not now.covered
+        reason = Reason.PLAN_CHANGED if other else Reason.WAITING_FOR_APPROVAL
         look = look.with_status(approval=asked)
     if now.needed == 0:
         reason = Reason.AUTO_APPROVED

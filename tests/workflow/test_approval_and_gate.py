@@ -202,6 +202,7 @@ def test_a_question_that_ran_out_while_blocked_is_asked_anew() -> None:
     world.settle()
     assert world.phase is Phase.AWAITING_APPROVAL
     assert world.status.approval.expires_at == NOW + HOUR + timedelta(minutes=30)  # type: ignore[union-attr]
+    assert world.status.history[-1].reason == "WaitingForApproval", "the plan is a smaller one of the same"
 
 
 def test_an_approved_run_waits_for_its_start_and_then_makes_the_dry_run_afresh() -> None:
@@ -447,3 +448,27 @@ def test_a_pod_that_leaves_before_the_gate_only_refreshes_the_second_look() -> N
     world.plan = make_plan(["a", terminating(make_pod("b"))])
     world.until(Phase.EVICTING)
     assert len([name for name in world.made if name.endswith("-dry")]) == 2
+
+
+def test_a_second_look_at_other_rules_than_those_that_stand_is_begun_again() -> None:
+    """A status that lost one of the rules beside: agreement on the rest is not enough."""
+    world = World(
+        run=make_run(target={"driver": "gpu.example.com", "wholeDriver": True}),
+        plan=make_plan(["a"], pools=["node-1", "node-2"]),
+    ).until(Phase.NOTICE)
+    while len(world.rules) < 4:
+        world.pass_time(world.step().requeue_after or 0)
+    kept = tuple(r for r in world.status.rules if r.name != f"{world.name_of(1)}-dry")
+    world.run = world.run.model_copy(update={"status": world.status.model_copy(update={"rules": kept})})
+    before = world.status.dry_run.round
+    world.step()
+    assert (world.phase, world.status.reason, world.status.dry_run.round) == (Phase.NOTICE, "SecondLook", before + 1)
+    assert "NoExecute" not in world.effects
+    world.until(Phase.EVICTING)
+
+
+def test_a_notice_given_before_the_start_by_whatever_mistake_does_not_evict() -> None:
+    world = noticed()
+    world.spec(start_at=NOW + HOUR).settle()
+    assert (world.phase, world.status.reason) == (Phase.NOTICE, "WaitingForStart")
+    assert "NoExecute" not in world.effects

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
@@ -111,6 +112,19 @@ def test_devices_are_looked_at_again_every_ten_seconds() -> None:
     assert said_of(world, "DevicesIdle") == "False"
 
 
+def test_whoever_works_on_the_devices_is_warned_once_of_a_pod_that_came_to_them() -> None:
+    world = in_maintenance()
+    world.idle = BUSY
+    world.settle()
+    assert state(world) == (Phase.IN_MAINTENANCE, "WaitingForWork")
+    assert world.status.message.endswith("The devices are in use again: team-a/sneaky holds gpu-0.")
+    world.pass_time(10).settle()
+    assert world.events.count("DevicesInUse") == 1
+    world.idle = None
+    world.settle()
+    assert "in use" not in world.status.message
+
+
 def test_devices_whose_slices_are_gone_can_still_be_released() -> None:
     world = in_maintenance()
     world.idle = Idleness(Verdict.TRUE, Reason.DEVICES_IDLE, "No pod holds a device.")
@@ -159,6 +173,13 @@ def test_an_extended_deadline_is_that_much_later() -> None:
     assert "2026-12-01T06:00:00Z" in world.status.message
     world.pass_time(HOUR).settle()
     assert state(world) == (Phase.IN_MAINTENANCE, "WorkNotDone")
+
+
+def test_a_deadline_at_the_end_of_time_can_be_extended() -> None:
+    world = in_maintenance(atDeadline="Extend", extendBy="100h", deadline="9999-12-31T23:00:00Z")
+    world.now = datetime(9999, 12, 31, 23, 30, tzinfo=UTC)
+    world.step()
+    assert state(world) == (Phase.IN_MAINTENANCE, "DeadlineExtended")
 
 
 def test_a_deadline_may_be_moved_by_hand() -> None:
@@ -232,6 +253,13 @@ def test_a_pause_leaves_a_rule_that_was_edited_by_hand_alone() -> None:
     world.edit_rule(world.name_of(), key="other/key")
     world.spec(paused=True).settle()
     assert world.rules[world.name_of()].spec.taint.effect == "NoExecute"
+
+
+def test_a_pause_does_not_make_an_edit_by_hand_forgotten() -> None:
+    world = in_maintenance()
+    world.edit_rule(world.name_of(), effect="NoSchedule").spec(paused=True).settle()
+    world.spec(paused=False).settle()
+    assert state(world) == (Phase.IN_MAINTENANCE, "RuleChanged")
 
 
 # Ends

@@ -9,7 +9,7 @@ import pytest
 from taintctl.api.base import condition
 from taintctl.api.check import FieldProblem
 from taintctl.api.plan import Budget, PlannedRule, Problem
-from taintctl.api.reasons import Agreement, Effect, Phase, Reason
+from taintctl.api.reasons import Agreement, Effect, Phase, PodEffect, Reason
 from taintctl.api.rule import RuleManifest
 from taintctl.api.run import RuleStatus
 from taintctl.workflow.model import AddFinalizer, CreateRule, DeleteRule
@@ -124,6 +124,16 @@ def test_what_cannot_be_read_stops_the_run_where_it_is(unreadable: str) -> None:
     assert world.made == []
     world.plan_problem, world.policy, world.policy_problem = None, make_policy(), None
     world.until(Phase.AWAITING_APPROVAL)
+
+
+def test_a_policy_that_cannot_be_read_or_goes_during_the_dry_run_stops_or_blocks_it() -> None:
+    world = World().until(Phase.DRY_RUN)
+    world.policy, world.policy_problem = None, NO_ANSWER
+    world.settle()
+    assert (world.phase, world.status.reason) == (Phase.DRY_RUN, "ClusterUnreadable")
+    world.policy_problem = Problem(Reason.POLICY_NOT_FOUND, "There is no EvictionPolicy careful.")
+    world.settle()
+    assert (world.phase, world.status.reason) == (Phase.BLOCKED, "PolicyNotFound")
 
 
 def test_a_problem_that_nobody_foresaw_counts_as_unreadable() -> None:
@@ -337,3 +347,11 @@ def test_a_planned_rule_that_the_message_does_not_know_is_a_mismatch() -> None:
     assert agreement(said_zero, None) is Agreement.MISMATCH
     assert agreement(said_zero, PlannedRule(DRIVER, "node-1", None, 0, 0, 0, 0)) is Agreement.AGREED
     assert agreement(said_zero.model_copy(update={"pods": None}), None) is Agreement.UNREADABLE
+
+
+def test_a_toleration_of_any_length_is_a_violation_and_no_crash() -> None:
+    pod = make_pod("a", PodEffect.EVICTED_LATER, toleration_seconds=2**63 - 1)
+    world = World(plan=make_plan([pod]))
+    world.settle()
+    assert (world.phase, world.status.reason) == (Phase.BLOCKED, "PolicyViolated")
+    assert "drain.timeout" in world.status.message

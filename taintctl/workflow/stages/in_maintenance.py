@@ -3,12 +3,15 @@ they are idle by a live look; in doubt the taint stays."""
 
 from __future__ import annotations
 
-from taintctl.api.base import format_time
+from dataclasses import replace
+
+from taintctl.api.base import condition, format_time
 from taintctl.api.plan import Verdict
 from taintctl.api.reasons import ConditionType, Phase, Reason
 from taintctl.api.run import AtDeadline, Ending, WorkMode
 from taintctl.workflow.look import Look
-from taintctl.workflow.model import Decision
+from taintctl.workflow.model import Decision, Event
+from taintctl.workflow.text import EVENT_MAX, MESSAGE_MAX, short
 
 
 def decide(look: Look) -> Decision:
@@ -22,7 +25,7 @@ def decide(look: Look) -> Decision:
     waiting = _waiting(look, done)
     if waiting is not None:
         reason, message, next_step = waiting
-        return _stay(look, reason, message, next_step)
+        return _told_of_use(look, _stay(look, reason, message, next_step))
     if idle.verdict is not Verdict.TRUE:
         return _stay(
             look,
@@ -99,6 +102,20 @@ def _stay(look: Look, reason: str, message: str, next_step: str) -> Decision:
     if spec.work.duration is not None and begun is not None and not look.past(begun, spec.work.duration):
         requeue = min(check, look.until(begun, spec.work.duration))
     return look.stay(reason, message, next_step=next_step, requeue=requeue)
+
+
+def _told_of_use(look: Look, decision: Decision) -> Decision:
+    """Somebody works on these devices: a pod that came to them after all is a Warning, once, and part of the message."""
+    idle = look.obs.idleness
+    if idle.verdict is not Verdict.FALSE:
+        return decision
+    sentence = f"The devices are in use again: {idle.message}"
+    message = short(f"{decision.status.message} {sentence}", MESSAGE_MAX)
+    status = decision.status.model_copy(update={"message": message})
+    before = condition(look.obs.run.status.conditions, ConditionType.DEVICES_IDLE)
+    known = before is not None and before.status == str(Verdict.FALSE)
+    event = Event("Warning", Reason.DEVICES_IN_USE, short(sentence, EVENT_MAX))
+    return replace(decision, status=status, events=(*decision.events, *(() if known else (event,))))
 
 
 def _release(look: Look, reason: Reason) -> Decision:
