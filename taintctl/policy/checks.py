@@ -14,6 +14,8 @@ from taintctl.api.reasons import PodEffect
 
 MAX_NAMED = 3
 """How many pods or budgets a sentence names."""
+LONGEST = 10**10
+"""Seconds, some 300 years: tolerationSeconds is any int64, and a timedelta is not."""
 MAX_FOUND = 20
 """Violations that one check reports; the last then says how many more there are."""
 
@@ -70,7 +72,7 @@ def max_devices(given: PolicyInput) -> tuple[Finding, ...]:
 def toleration_seconds(given: PolicyInput) -> tuple[Finding, ...]:
     """A pod that may stay beyond drain.timeout or the deadline would never be gone in time."""
     stays = {
-        pod.key: timedelta(seconds=pod.toleration_seconds)
+        pod.key: timedelta(seconds=min(pod.toleration_seconds, LONGEST))
         for pod in given.plan.counted_pods
         if pod.effect is PodEffect.EVICTED_LATER and pod.toleration_seconds is not None
     }
