@@ -12,11 +12,13 @@ LogFormat = Literal["text", "json"]
 
 
 def set_up(log_format: LogFormat, level: int = logging.INFO) -> None:
-    """Sends the log of taintctl to stderr, and of the libraries only what is a warning or worse."""
+    """Sends the log of taintctl to stderr, and of the libraries only what is a warning or worse; of kopf nothing, for
+    it logs whole addresses and tracebacks of what it then tries again, and what ends it is logged by us."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonFormatter() if log_format == "json" else TextFormatter())
     logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
     logging.getLogger("taintctl").setLevel(level)
+    logging.getLogger("kopf").setLevel(logging.CRITICAL + 1)
 
 
 def _time(record: logging.LogRecord) -> str:

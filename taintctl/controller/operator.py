@@ -26,7 +26,22 @@ Enqueue = Callable[[type[Own], str], None]
 
 FIRST_BACKOFF = 1.0
 LAST_BACKOFF = 60.0
-STOP_TIMEOUT = 15.0
+END_TIMEOUT = 3.0
+"""Seconds that kopf may take to end when it is told to."""
+CANCELLATIONS = 10
+"""How often a task of kopf's is cancelled: some swallow the first."""
+JOIN_TIMEOUT = 10.0
+AGAIN_AFTER = 1.0
+"""Seconds before credentials are read again that the server has refused."""
+LOOK_EVERY = 0.2
+BEGIN_TIMEOUT = 60.0
+"""Seconds that kopf may take until it watches every kind; it tries for 54 s to reach a server that is away."""
+LOST_AFTER = 2.0
+"""Seconds that kopf may go on without one of its watches."""
+
+
+class WatchLost(Exception):
+    """kopf watches no more, and has not ended."""
 
 
 class Operator:
@@ -37,9 +52,14 @@ class Operator:
         self._loop = loop
         self._enqueue = enqueue
         self._stop = threading.Event()
+        self._lock = threading.Lock()
+        self._end: Callable[[], object] | None = None
+        """Tells the kopf that runs now to end."""
         self._logins = 0
         self._thread = threading.Thread(target=self._run, name="kopf", daemon=True)
         self.restarts = 0
+        self.watches = 0
+        """How many kinds are watched, as last seen."""
 
     def start(self) -> None:
         self._thread.start()
@@ -47,7 +67,10 @@ class Operator:
     async def stop(self) -> None:
         """Waits for kopf to end; its thread is a daemon, so one that hangs does not keep the process."""
         self._stop.set()
-        await asyncio.to_thread(self._thread.join, STOP_TIMEOUT)
+        with self._lock:
+            if self._end is not None:
+                self._end()
+        await asyncio.to_thread(self._thread.join, JOIN_TIMEOUT)
 
     @property
     def alive(self) -> bool:
@@ -58,24 +81,71 @@ class Operator:
         while not self._stop.is_set():
             began = time.monotonic()
             try:
-                asyncio.run(
-                    kopf.operator(
-                        registry=self._registry(),
-                        settings=settings(),
-                        clusterwide=True,
-                        standalone=True,
-                        stop_flag=self._stop,
-                    )
-                )
+                self._one_loop()
             except Exception as error:  # whatever ends it, it begins anew
-                log.warning("the watch of our objects ended (%s); it starts again", one_line(repr(error), 200))
-            if self._stop.is_set():
-                return
-            self.restarts += 1
+                said = self._credentials.connection.redact(f"{type(error).__name__}: {error}")
+                log.warning("the watch of our objects ended (%s); it starts again", one_line(said, 200))
             if time.monotonic() - began > LAST_BACKOFF:
                 delay = FIRST_BACKOFF
+            self.restarts += 1
             self._stop.wait(delay)
             delay = min(delay * 2, LAST_BACKOFF)
+
+    def _one_loop(self) -> None:
+        """One kopf in one event loop, which is closed whether or not kopf's tasks let themselves be cancelled."""
+        loop = asyncio.new_event_loop()
+        # kopf leaves tasks behind whose errors were told already
+        loop.set_exception_handler(lambda _loop, context: log.debug("in kopf's loop: %s", context.get("message")))
+        try:
+            loop.run_until_complete(self._once())
+        finally:
+            for _ in range(CANCELLATIONS):
+                if not (left := asyncio.all_tasks(loop)):
+                    break
+                for task in left:
+                    task.cancel()
+                loop.run_until_complete(asyncio.wait(left, timeout=0.1))
+            loop.close()
+
+    async def _once(self) -> None:
+        """kopf until it fails, loses a watch or is told to stop; it decides and writes nothing, so that it may be
+        left at any moment."""
+        loop = asyncio.get_running_loop()
+        # An event of this loop: for a threading.Event kopf waits in a thread, and the loop could not be closed.
+        flag = asyncio.Event()
+        with self._lock:
+            self._end = lambda: loop.call_soon_threadsafe(flag.set)
+        # Made before kopf begins: it ends by cancelling every task that came after it began.
+        lost = asyncio.create_task(self._until_lost())
+        told = asyncio.create_task(flag.wait())
+        running = asyncio.create_task(
+            kopf.operator(
+                registry=self._registry(), settings=settings(), clusterwide=True, standalone=True, stop_flag=flag
+            )
+        )
+        try:
+            if not self._stop.is_set():
+                await asyncio.wait([running, lost, told], return_when=asyncio.FIRST_COMPLETED)
+            if told.done():
+                await asyncio.wait([running], timeout=END_TIMEOUT)
+            if running.done():
+                await running
+            elif not self._stop.is_set():
+                raise WatchLost("one of its watches has ended")
+        finally:
+            with self._lock:
+                self._end = None
+
+    async def _until_lost(self) -> None:
+        """Returns when a watch of kopf's has ended and kopf has not: its shutdown can hang for ever on a request that
+        it means to cancel and does not (1.45.2, clients/api.py, request_cancel_callback), and then nobody watches."""
+        complete = False
+        missing = 0.0
+        while missing < (LOST_AFTER if complete else BEGIN_TIMEOUT):
+            await asyncio.sleep(LOOK_EVERY)
+            self.watches = sum(task.get_name().startswith("watcher for ") for task in asyncio.all_tasks())
+            complete = complete or self.watches >= len(KINDS)
+            missing = missing + LOOK_EVERY if self.watches < len(KINDS) else 0.0
 
     def _registry(self) -> kopf.OperatorRegistry:
         registry = kopf.OperatorRegistry()
@@ -106,10 +176,13 @@ class Operator:
             scheme=scheme or None,
             token=token.strip() or None,
             proxy_url=connection.proxy,
+            # kopf gives up on credentials that equal refused ones, although a server can be wrong for a moment.
+            priority=self._logins,
         )
 
     async def _current(self, *, again: bool) -> str | None:
-        if again:  # kopf asks again when the server refused what it had
+        if again:  # kopf asks again when the server refused what it had: not in a tight loop
+            await asyncio.sleep(AGAIN_AFTER)
             await self._credentials.reload()
         return await self._credentials.authorization()
 

@@ -52,6 +52,10 @@ class Connection:
         url = urlsplit(self.server)
         return f"{url.hostname}:{url.port}" if url.port else str(url.hostname)
 
+    def redact(self, text: str) -> str:
+        """`text` with `where` in place of the server's whole address."""
+        return text.replace(self.server, self.where)
+
     def ssl_context(self) -> ssl.SSLContext:
         """TLS as the kubeconfig asks for it. Raises ConfigError where a certificate can't be read."""
         try:
