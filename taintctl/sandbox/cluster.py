@@ -136,8 +136,10 @@ class Sandbox:
             while not condition():
                 changed.clear()
                 waiting = asyncio.ensure_future(changed.wait())
-                await asyncio.wait({waiting, over}, return_when=asyncio.FIRST_COMPLETED)
-                waiting.cancel()
+                try:
+                    await asyncio.wait({waiting, over}, return_when=asyncio.FIRST_COMPLETED)
+                finally:
+                    waiting.cancel()
                 if over.done():
                     return condition()
             return True
