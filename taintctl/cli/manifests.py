@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import yaml
 from taintctl.api.crds import manifests as crds
 from taintctl.cli.errors import Failure
 
-ROOT = Path(__file__).resolve().parents[2]
+CHECKOUT = Path(__file__).resolve().parents[2]
 PARTS = ("namespace.yaml", "service-account.yaml", "rbac.yaml", "roles-for-people.yaml", "admission.yaml")
 """Of deploy/. The Deployment stays out: a sandbox runs no containers, the controller runs as a process."""
 CONTROLLER_NAMESPACE, CONTROLLER_ACCOUNT = "taintctl-system", "taintctl"
@@ -18,18 +19,24 @@ CONTROLLER_NAMESPACE, CONTROLLER_ACCOUNT = "taintctl-system", "taintctl"
 
 
 def installation() -> list[dict[str, Any]]:
-    """In an order in which each object finds what it needs. Raises Failure where deploy/ is not beside the package."""
+    """In an order in which each object finds what it needs. Raises Failure where the files are missing."""
     found = list(crds().values())
     for part in PARTS:
-        found += read(ROOT / "deploy" / part)
+        found += shipped("deploy", part)
     return found
 
 
-def read(path: Path) -> list[dict[str, Any]]:
-    try:
-        text = path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise Failure(
-            f"{path} can't be read ({error.strerror}); `taintctl sandbox` and `demo` run from a checkout of the project"
-        ) from None
-    return [document for document in yaml.safe_load_all(text) if document]
+def shipped(folder: str, name: str) -> list[dict[str, Any]]:
+    """The objects of one of the project's own manifests. Raises Failure where it is missing."""
+    path = CHECKOUT / folder / name
+    if not path.is_file():
+        path = _installed(f"share/taintctl/{folder}/{name}")
+    return [document for document in yaml.safe_load_all(path.read_text(encoding="utf-8")) if document]
+
+
+def _installed(name: str) -> Path:
+    """A data file of the installed package (pyproject.toml, data-files), wherever the installer put it."""
+    for file in (file for found in metadata.distributions(name="taintctl") for file in found.files or ()):
+        if file.as_posix().endswith(name) and (path := Path(str(file.locate()))).is_file():
+            return path
+    raise Failure(f"{name} is not where taintctl is installed; install it again, or run it from a checkout")

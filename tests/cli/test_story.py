@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from taintctl.api.check import check
 from taintctl.api.policy import EvictionPolicy
 from taintctl.api.window import MaintenanceWindow
+from taintctl.cli import manifests
 from taintctl.cli.errors import Failure
 from taintctl.cli.story.stage import Stage, stage
 from taintctl.cli.story.window import Story, policy_manifest, window_manifest
@@ -70,3 +73,19 @@ async def test_the_witness_sees_effects_deletions_and_who_did_it() -> None:
 def test_the_storys_own_objects_are_valid() -> None:
     assert check(EvictionPolicy, policy_manifest()).problems == ()
     assert check(MaintenanceWindow, window_manifest(NOW, "p")).problems == ()
+
+
+def test_an_installed_taintctl_finds_its_manifests_or_says_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(manifests, "CHECKOUT", tmp_path)
+    with pytest.raises(Failure, match="install it again, or run it from a checkout"):
+        manifests.shipped("deploy", "rbac.yaml")
+    info, data = tmp_path / "taintctl-9.dist-info", tmp_path / "share" / "taintctl" / "deploy"
+    info.mkdir()
+    data.mkdir(parents=True)
+    (data / "rbac.yaml").write_text("kind: Role\n---\n---\nkind: RoleBinding\n")
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: taintctl\nVersion: 9\n")
+    (info / "RECORD").write_text("share/taintctl/deploy/rbac.yaml,,\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert [found["kind"] for found in manifests.shipped("deploy", "rbac.yaml")] == ["Role", "RoleBinding"]

@@ -20,8 +20,7 @@ from taintctl.cli.commands.plan import Judged, judge
 from taintctl.cli.errors import Failure
 from taintctl.cli.fleet import Device
 from taintctl.cli.lab import CONTROLLER
-from taintctl.cli.manifests import ROOT
-from taintctl.cli.manifests import read as read_manifests
+from taintctl.cli.manifests import shipped
 from taintctl.cli.story.stage import APPROVER, OPERATOR, Stage
 from taintctl.cli.story.witness import PODS
 from taintctl.cli.targets import from_window
@@ -148,7 +147,7 @@ class Story:
         stage = self.stage
         stage.title("A window")
         start = stage.operator.clock.now().replace(microsecond=0) + LEAD
-        stage.sandbox.apply([policy_manifest(), *read_manifests(ROOT / "policies" / "careful.yaml")])
+        stage.sandbox.apply([policy_manifest(), *shipped("policies", "careful.yaml")])
         await stage.operator.cluster.create(MaintenanceWindow, window_manifest(start, self.pool))
 
         async def made() -> str | None:
