@@ -105,7 +105,7 @@ def _stay(look: Look, reason: str, message: str, next_step: str) -> Decision:
 
 
 def _told_of_use(look: Look, decision: Decision) -> Decision:
-    """Somebody works on these devices: a pod that came to them after all is a Warning, once, and part of the message."""
+    """Somebody works on these devices: a pod that came to them is a Warning, once, and part of the message."""
     idle = look.obs.idleness
     if idle.verdict is not Verdict.FALSE:
         return decision
