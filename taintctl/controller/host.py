@@ -17,7 +17,7 @@ from typing import Any
 from taintctl.adapters.kubernetes.cache import LeanCache
 from taintctl.adapters.kubernetes.client import Client
 from taintctl.adapters.kubernetes.cluster import KubernetesCluster
-from taintctl.adapters.kubernetes.config import Credentials
+from taintctl.adapters.kubernetes.config import ConfigError, Credentials
 from taintctl.adapters.kubernetes.discovery import Discovery, discover
 from taintctl.controller.lease import LeaderElection, LeaseTimes
 from taintctl.controller.logs import LogFormat, set_up
@@ -63,6 +63,11 @@ async def run_controller(options: ControllerOptions, stop: asyncio.Event | None 
         try:
             clock = SystemClock(options.speed)
             credentials = Credentials.from_environment(options.kubeconfig, options.context)
+            if credentials.connection.tls_server_name:
+                raise ConfigError(
+                    "The controller can't use a kubeconfig with tls-server-name (kopf has no such setting); give the "
+                    "API server by the name in its certificate."
+                )
             async with Client(credentials, clock) as client:
                 return await _Host(options, credentials, client, clock, asked_to_stop).run()
         except ClusterError as error:

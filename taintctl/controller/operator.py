@@ -26,7 +26,7 @@ Enqueue = Callable[[type[Own], str], None]
 
 FIRST_BACKOFF = 1.0
 LAST_BACKOFF = 60.0
-END_TIMEOUT = 3.0
+END_TIMEOUT = 1.0
 """Seconds that kopf may take to end when it is told to."""
 CANCELLATIONS = 10
 """How often a task of kopf's is cancelled: some swallow the first."""

@@ -166,6 +166,17 @@ async def test_a_missing_kubeconfig_is_refused_in_one_line(
     assert "There is no kubeconfig at" in line
 
 
+async def test_a_tls_server_name_is_refused_in_one_line(
+    server: Server, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = server.http.kubeconfig(server.users.admin)
+    config["clusters"][0]["cluster"]["tls-server-name"] = "api.example.com"
+    (tmp_path / "named").write_text(yaml.safe_dump(config))
+    assert await Controller(server, tmp_path, kubeconfig=str(tmp_path / "named")).ended() == 1
+    [line] = capsys.readouterr().err.splitlines()
+    assert "tls-server-name" in line
+
+
 async def test_probes_tell_a_controller_that_works_from_one_that_can_not(
     server: Server, tmp_path: Path, unused_tcp_port: int
 ) -> None:

@@ -79,6 +79,8 @@ class Loaded:
 
     connection: Connection
     authorization: Callable[[], str | None]
+    fixed: bool = False
+    """The header never changes: nothing is read or run to get it."""
 
 
 class Credentials:
@@ -105,7 +107,7 @@ class Credentials:
     def static(cls, server: str, *, token: str | None = None, ca_file: str | None = None) -> Credentials:
         """A fixed server and bearer token."""
         header = f"Bearer {token}" if token else None
-        return cls(lambda: Loaded(Connection(server.rstrip("/"), ca_file=ca_file), lambda: header))
+        return cls(lambda: Loaded(Connection(server.rstrip("/"), ca_file=ca_file), lambda: header, fixed=True))
 
     @property
     def connection(self) -> Connection:
@@ -113,6 +115,8 @@ class Credentials:
 
     async def authorization(self) -> str | None:
         """The Authorization header's value, refreshed where it has expired. Raises ConfigError."""
+        if self._loaded.fixed:
+            return self._loaded.authorization()
         async with self._lock:
             now = asyncio.get_running_loop().time()
             if self._asked_at is None or now - self._asked_at > REFRESH_AFTER:
@@ -122,6 +126,8 @@ class Credentials:
 
     async def reload(self) -> None:
         """Reads everything anew: the server said 401. Raises ConfigError."""
+        if self._loaded.fixed:
+            return
         async with self._lock:
             self._loaded = await _in_thread(self._load)
             self._asked_at = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import random
 from collections.abc import AsyncIterator, Mapping
 from contextlib import aclosing
@@ -23,6 +24,10 @@ SILENCE = 150.0
 """Seconds without a byte before a connection counts as lost; an API server sends a bookmark every minute."""
 FIRST_BACKOFF = 0.5
 LAST_BACKOFF = 30.0
+SAID_AFTER = 3
+"""Failures in a row after which the log says so, once: single cuts are normal."""
+
+log = logging.getLogger("taintctl.watch")
 
 
 class _Raw(msgspec.Struct, frozen=True):
@@ -71,8 +76,9 @@ async def watch(
                     resource_version = event.resource_version or resource_version
                     heard = True
                     yield event
-        except Unavailable:
-            pass
+        except Unavailable as error:
+            if failures == SAID_AFTER:
+                log.warning("the watch of %s is cut off and tried again: %s", url_path, error.message)
         # A server that ends each watch at once must not be asked in a tight loop.
         failures = 0 if heard else failures + 1
         if failures:
