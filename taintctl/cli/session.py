@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ from taintctl.cli.text import span
 from taintctl.ports.clock import Clock, SystemClock
 from taintctl.ports.errors import ClusterError
 
+NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 LEASE = "taintctl-system/taintctl"
 """Namespace and name of the controller's Lease, as `taintctl run` has them by default."""
 LEASE_SILENCE = timedelta(seconds=60)
@@ -51,9 +53,13 @@ class Session:
                 raise Failure(f"taintctl is not installed on {client.where} (no {missing}); {INSTALL}")
             yield cls(client, KubernetesCluster(client, discovery, clock), discovery, clock)
 
+    async def get(self, kind: type[Own], name: str) -> dict[str, Any] | None:
+        """One object of ours; None for a name that no object can have, too (it would ask for another URL)."""
+        return await self.cluster.get(kind, name) if NAME.fullmatch(name) else None
+
     async def checked(self, kind: type[M], name: str) -> Checked[M]:
         """One object of ours with its problems. Raises Failure where there is none."""
-        raw = await self.cluster.get(kind, name)
+        raw = await self.get(kind, name)
         if raw is None:
             raise Failure(f"there is no {kind.KIND} {name}; {_list_command(kind)} lists what there is")
         return check(kind, raw)

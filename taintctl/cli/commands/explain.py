@@ -19,12 +19,12 @@ from taintctl.cli.views.explain import explain_run, explain_window
 @on_cluster
 async def explain(session: Session, name: str) -> None:
     """Why a run (or a window) does nothing now: what it waits for, since when, how long still, and what to do."""
-    if await session.cluster.get(MaintenanceRun, name) is not None:
+    if await session.get(MaintenanceRun, name) is not None:
         run = await session.run(name)
         note = "" if ended(run) else await session.controller_note()
         say(explain_run(run, await session.policy_of(run), session.clock.now(), note))
         return
-    if await session.cluster.get(MaintenanceWindow, name) is not None:
+    if await session.get(MaintenanceWindow, name) is not None:
         checked = await session.checked(MaintenanceWindow, name)
         if checked.obj is None:
             raise Failure(f"window {name} can't be read: {checked.problems[0]}; correct it: kubectl edit mw {name}")

@@ -49,7 +49,7 @@ async def status(session: Session, run: str | None, watch: bool, output: str) ->
         return outcome(last, Phase.SUCCEEDED)
     if output in ("json", "yaml"):
         await session.checked(MaintenanceRun, run)
-        emit(await session.cluster.get(MaintenanceRun, run) or {}, output)
+        emit(await session.get(MaintenanceRun, run) or {}, output)
         return None
     found = await session.run(run)
     say(run_view(found, await session.policy_of(found), session.clock.now(), wide=output == "wide"))
