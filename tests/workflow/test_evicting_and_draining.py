@@ -11,7 +11,8 @@ from taintctl.api.base import condition
 from taintctl.api.plan import Idleness, Problem, Verdict
 from taintctl.api.reasons import Effect, Phase, PodEffect, Reason
 from taintctl.api.rule import EvictionOutcome, EvictionResult
-from taintctl.workflow.model import EvictPod, SetEffect
+from taintctl.api.run import Drain
+from taintctl.workflow.model import EvictPod, SetEffect, Settings
 from tests.workflow.builders import (
     HOUR,
     IDLE,
@@ -263,6 +264,47 @@ def test_deleted_is_not_gone() -> None:
     assert said_of(world, "DevicesIdle") == ("False", "PodsTerminating")
     world.plan = make_plan([])
     world.settle()
+    assert world.phase is Phase.IN_MAINTENANCE
+
+
+def wary(*pods: object) -> World:
+    """Draining, with the wait for a node that fell silent and reads Ready for a while."""
+    return World(plan=make_plan(list(pods)), settings=Settings()).until(Phase.DRAINING)
+
+
+def test_devices_must_look_idle_for_longer_than_a_silent_node_reads_ready() -> None:
+    world = wary("a")
+    world.evictions_complete().settle()
+    world.pass_time(59).settle()
+    assert (world.phase, world.status.reason) == (Phase.DRAINING, "ProvingIdle")
+    assert said_of(world, "DevicesIdle")[0] == "Unknown"
+    world.pass_time(1).settle()
+    assert world.phase is Phase.IN_MAINTENANCE
+
+
+@pytest.mark.parametrize("verdict", [Verdict.UNKNOWN, Verdict.FALSE])
+def test_a_node_or_a_pod_that_shows_up_in_between_starts_that_wait_again(verdict: Verdict) -> None:
+    world = wary("a")
+    world.evictions_complete().settle()
+    world.pass_time(50).settle()
+    idle, world.idle = world.idle, Idleness(verdict, Reason.NODE_NOT_READY, "Node node-1 is not Ready.")
+    world.pass_time(5).settle()
+    world.idle = idle
+    world.settle()
+    world.pass_time(59).settle()
+    assert world.phase is Phase.DRAINING
+    world.pass_time(1).settle()
+    assert world.phase is Phase.IN_MAINTENANCE
+
+
+def test_the_drain_timeout_is_for_pods_and_does_not_cut_that_wait_off() -> None:
+    world = World(plan=make_plan(["a"]), settings=Settings())
+    world.spec(drain=Drain(timeout=seconds(30)))
+    world.until(Phase.DRAINING)
+    world.evictions_complete().settle()
+    world.pass_time(45).settle()
+    assert world.phase is Phase.DRAINING
+    world.pass_time(15).settle()
     assert world.phase is Phase.IN_MAINTENANCE
 
 

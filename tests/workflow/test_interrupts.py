@@ -163,6 +163,18 @@ def test_a_pause_leaves_the_second_look_where_it_is() -> None:
     assert set(world.rules) == {world.name_of()}, "a dry run begins without it"
 
 
+def test_a_pause_right_after_a_kill_changes_no_rule() -> None:
+    world = at(Phase.AWAITING_APPROVAL).spec(paused=True)
+    world.settle()
+    world.spec(paused=False)
+    world.kill_after = world._writes + 1
+    with pytest.raises(Killed):
+        world.step()
+    before = dict(world.rules)
+    world.spec(paused=True).settle()
+    assert (world.phase, world.rules) == (Phase.DRY_RUN, before)
+
+
 @pytest.mark.parametrize("phase", BEFORE_EVICTION)
 def test_the_deadline_before_eviction_expires_the_run(phase: Phase) -> None:
     world = at(phase)

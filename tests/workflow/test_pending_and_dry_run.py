@@ -18,6 +18,7 @@ from tests.workflow.builders import (
     DRIVER,
     HOUR,
     RUN_UID,
+    Killed,
     World,
     make_plan,
     make_pod,
@@ -270,9 +271,24 @@ def test_a_rule_of_an_older_round_is_deleted_with_its_uid_and_made_again() -> No
     assert "Resumed" in world.events
 
 
+def test_a_rule_of_an_older_round_that_a_killed_controller_left_is_not_taken_for_a_fresh_one() -> None:
+    world = World().until(Phase.AWAITING_APPROVAL)
+    world.spec(paused=True).settle()
+    world.spec(paused=False)
+    world.kill_after = world._writes + 1
+    with pytest.raises(Killed):
+        world.step()
+    assert (world.phase, world.status.dry_run.round) == (Phase.DRY_RUN, 2)
+    old = world.rules[world.name_of()].metadata.uid
+    world.step()
+    assert world.phase is Phase.DRY_RUN
+    assert world.rules[world.name_of()].metadata.uid != old
+    assert world.rules[world.name_of()].metadata.annotations == {"taintctl.dev/dry-run-round": "2"}
+
+
 def test_messages_from_before_an_outage_are_asked_for_again() -> None:
     world = World().until(Phase.DRY_RUN)
-    world.step()
+    assert world.made == [world.name_of()]
     world.pass_time(HOUR).settle()
     assert world.phase is Phase.NOTICE
     assert world.made == [world.name_of(), world.name_of()]
