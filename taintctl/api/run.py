@@ -204,6 +204,8 @@ class EvictionStatus(Model):
     blocked_by: tuple[str, ...] = ()
     stale_since: Time | None = None
     """Since when a condition has been True with no pod left that it could mean."""
+    empty_since: Time | None = None
+    """Since when, without a break, nothing has held the devices and their nodes have read Ready."""
     idle_proven_at: Time | None = None
     """When the devices were first proven idle."""
 

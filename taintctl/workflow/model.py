@@ -30,6 +30,9 @@ class Settings:
     """How long the eviction controller may take to follow a generation before it counts as silent."""
     stale_condition: timedelta = timedelta(seconds=20)
     """How long EvictionInProgress may stay True with no pod left that it could mean (recording 09)."""
+    node_silence: timedelta = timedelta(seconds=60)
+    """How long a node that fell silent may still read Ready (kube-controller-manager: --node-monitor-grace-period 50 s,
+    looked at every 5 s): devices must have looked idle for so long, or a pod force-deleted there may still run."""
     poll: timedelta = timedelta(seconds=2)
     """How soon to look again where something is under way."""
     idle_check: timedelta = timedelta(seconds=10)

@@ -200,8 +200,12 @@ def bring_about(obs: Observation, status: RunStatus, edit: HandEdit | None, *, h
         meta, evicting = rule.metadata, rule.spec.taint.effect == Effect.NO_EXECUTE
         if _deleting(rule):
             in_the_way.add(meta.name)
-            continue
         if meta.name in touched:
+            continue
+        if _deleting(rule):
+            # Deletion alone ends no taint: a rule with somebody's finalizer is in force until that is off.
+            if evicting or (status.phase in TAKING_OFF and rule.spec.taint.effect != Effect.NONE):
+                first.append(SetEffect(meta.name, meta.uid, meta.resource_version, Effect.NONE))
             continue
         entry = wanted.get(meta.name)
         if entry is None or entry.uid == "":

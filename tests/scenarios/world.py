@@ -33,7 +33,7 @@ WINDOWS = "maintenancewindows.taintctl.dev"
 POLICIES = "evictionpolicies.taintctl.dev"
 RULES = "devicetaintrules.resource.k8s.io"
 CLAIMS = "resourceclaims.resource.k8s.io"
-PODS = "pods"
+POD_KEY = "pods"
 DRIVER = "gpu.example.com"
 NODE = "gpu-worker-01"
 CONTROLLER = ("taintctl-system", "taintctl")
@@ -140,7 +140,7 @@ class World(AbstractAsyncContextManager["World"]):
                 self.rules_made.append(name)
             if not self.effects or self.effects[-1][1:] != (name, effect):
                 self.effects.append((self.clock.now(), name, effect))
-        if key == PODS and obj["metadata"].get("deletionTimestamp"):
+        if key == POD_KEY and obj["metadata"].get("deletionTimestamp"):
             pod = f"{obj['metadata']['namespace']}/{name}"
             if pod not in self.deleted_pods:
                 self.deleted_pods.append(pod)
@@ -228,14 +228,14 @@ class World(AbstractAsyncContextManager["World"]):
         """Pods that are there and not marked for deletion, as namespace/name."""
         return {
             f"{p['metadata']['namespace']}/{p['metadata']['name']}"
-            for p in self.store.list(PODS)
+            for p in self.store.list(POD_KEY)
             if not p["metadata"].get("deletionTimestamp")
         }
 
     def pods_on(self, node: str = NODE) -> set[str]:
         return {
             f"{p['metadata']['namespace']}/{p['metadata']['name']}"
-            for p in self.store.list(PODS)
+            for p in self.store.list(POD_KEY)
             if p["spec"].get("nodeName") == node
         }
 

@@ -215,6 +215,34 @@ def test_deleted_in_maintenance_waits_for_complete_or_release_and_then_goes(perm
     assert world.run.metadata.finalizers == ()
 
 
+@pytest.mark.parametrize("permission", ["work_completed", "released"])
+def test_deleted_and_cancelled_in_maintenance_waits_for_complete_or_release_too(permission: str) -> None:
+    world = in_maintenance()
+    world.spec(cancelled=True).delete().settle()
+    assert state(world) == (Phase.IN_MAINTENANCE, "WaitingForRelease")
+    assert "taintctl complete night" in world.status.message
+    world.spec(**{permission: True}).settle()
+    assert world.phase is Phase.CANCELLED
+    assert world.rules == {}
+    assert world.run.metadata.finalizers == ()
+
+
+@pytest.mark.parametrize("idle", [BUSY, DOUBT])
+def test_a_run_whose_rules_were_deleted_by_hand_can_be_let_go_though_its_devices_are_in_use(idle: Idleness) -> None:
+    world = in_maintenance()
+    world.idle = idle
+    world.spec(released=True).settle()
+    assert world.phase is Phase.IN_MAINTENANCE
+    world.spec(released=False).settle()
+    del world.rules[world.name_of()]
+    world.settle()
+    assert state(world) == (Phase.IN_MAINTENANCE, "RuleDeleted")
+    world.spec(released=True).settle()
+    assert world.phase is Phase.CANCELLED
+    assert "deleted by hand" in world.status.message
+    assert said_of(world, "DevicesIdle") != "True"
+
+
 def test_paused_in_maintenance_goes_back_to_no_schedule_and_stays_there() -> None:
     world = in_maintenance()
     world.spec(paused=True, work_completed=True).settle()

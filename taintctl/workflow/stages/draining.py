@@ -55,7 +55,8 @@ def decide(look: Look) -> Decision:
         return _idle(look)
     eviction = look.status.eviction
     assert eviction is not None
-    if look.past(eviction.started_at, look.obs.run.spec.drain.timeout):
+    # The timeout is for pods: where all are gone, the rest of the proof is not cut off by it.
+    if eviction.empty_since is None and look.past(eviction.started_at, look.obs.run.spec.drain.timeout):
         if look.rolls_back_on(RollbackFailure.DRAIN_TIMEOUT):
             if not look.obs.live:
                 return look.look_live()
@@ -105,9 +106,11 @@ def _with_outcomes(look: Look, pods: Pods) -> tuple[Look, str]:
         blocked_by = ()
     planned = look.status.plan.counts.pods if look.status.plan is not None else 0
     gone = max(0, planned - len(pods.pending) - by_us) if look.obs.plan is not None else old.evicted_by_taint
+    empty = look.obs.idleness.verdict is Verdict.TRUE
     eviction = old.model_copy(
         update={
             "settled_from": old.settled_from or look.now,
+            "empty_since": (old.empty_since or look.now) if empty else None,
             "pending": len(pods.pending),
             "terminating": _refs(pods.terminating),
             "late": _refs(pods.late),
@@ -162,7 +165,21 @@ def _unproven(look: Look, plan: Plan | None, pods: Pods) -> tuple[str, str] | No
             f"The devices look idle; until {settings.settle.total_seconds():g} s after the taint "
             "a pod may come that was scheduled before it.",
         )
-    return _condition_pending(look, plan)
+    return _condition_pending(look, plan) or _silence_possible(look)
+
+
+def _silence_possible(look: Look) -> tuple[str, str] | None:
+    """A pod force-deleted from a node that fell silent is gone from the API and still runs, and the node reads Ready
+    for a while: so the devices must have looked idle, their nodes Ready, for longer than that."""
+    silence, eviction = look.obs.settings.node_silence, look.status.eviction
+    assert eviction is not None
+    if eviction.empty_since is None or look.past(eviction.empty_since, silence):
+        return None
+    return (
+        Reason.PROVING_IDLE,
+        "No pod holds the devices any more; a node that fell silent reads Ready for a while, so the proof waits until "
+        f"{format_time(eviction.empty_since + look.scaled(silence))}.",
+    )
 
 
 def _in_use(look: Look, pods: Pods) -> tuple[str, str]:

@@ -26,6 +26,8 @@ def decide(look: Look) -> Decision:
     if waiting is not None:
         reason, message, next_step = waiting
         return _told_of_use(look, _stay(look, reason, message, next_step))
+    if idle.verdict is not Verdict.TRUE and spec.released and look.edit is not None and not look.obs.rules:
+        return _let_go(look)
     if idle.verdict is not Verdict.TRUE:
         return _stay(
             look,
@@ -52,12 +54,15 @@ def _waiting(look: Look, done: bool) -> tuple[Reason, str, str] | None:
     if spec.released:
         return None
     release, complete = f"taintctl release {name}", f"taintctl complete {name}"
-    if spec.cancelled:
+    deleted = look.obs.run.metadata.deletion_timestamp is not None
+    if spec.cancelled and not deleted:
         return (
             Reason.WAITING_FOR_RELEASE,
             "The run was cancelled while its devices were in maintenance; the taint stays until somebody releases.",
             release,
         )
+    if spec.cancelled:
+        return None if spec.work_completed else _deleted(name, complete)
     if edit is not None:
         if spec.work_completed:
             return None
@@ -74,13 +79,8 @@ def _waiting(look: Look, done: bool) -> tuple[Reason, str, str] | None:
             f"The deadline {when} has passed and the work is not done; the taint stays.",
             complete,
         )
-    if look.obs.run.metadata.deletion_timestamp is not None:
-        return (
-            Reason.WAITING_FOR_RELEASE,
-            f"The run is deleted while its devices are in maintenance; it goes after taintctl complete {name} "
-            "(the work is done) or taintctl release.",
-            complete,
-        )
+    if deleted:
+        return _deleted(name, complete)
     if passed:
         when = format_time(look.deadline)
         return Reason.DEADLINE_EXTENDED, f"The deadline has passed and was extended to {when} for the work.", complete
@@ -92,6 +92,15 @@ def _waiting(look: Look, done: bool) -> tuple[Reason, str, str] | None:
         Reason.WAITING_FOR_WORK,
         "The devices are in maintenance until somebody says that the work is done.",
         complete,
+    )
+
+
+def _deleted(name: str, next_step: str) -> tuple[Reason, str, str]:
+    return (
+        Reason.WAITING_FOR_RELEASE,
+        f"The run is deleted while its devices are in maintenance; it goes after taintctl complete {name} "
+        "(the work is done) or taintctl release.",
+        next_step,
     )
 
 
@@ -116,6 +125,14 @@ def _told_of_use(look: Look, decision: Decision) -> Decision:
     known = before is not None and before.status == str(Verdict.FALSE)
     event = Event("Warning", Reason.DEVICES_IN_USE, short(sentence, EVENT_MAX))
     return replace(decision, status=status, events=(*decision.events, *(() if known else (event,))))
+
+
+def _let_go(look: Look) -> Decision:
+    """Every rule was deleted by hand, and then somebody said release: nothing is left to take off, and to wait for
+    devices that are in use again would hold the run for ever."""
+    message = f"{look.obs.idleness.message} No rule of the run was left to take off: they had been deleted by hand."
+    ending = Ending(phase=Phase.CANCELLED, reason=Reason.CANCELLED, message=short(message, SENTENCE_MAX))
+    return look.with_status(ending=ending).go(Phase.RELEASING, Reason.RELEASED, message)
 
 
 def _release(look: Look, reason: Reason) -> Decision:
