@@ -11,7 +11,7 @@ from taintctl.api.reasons import ConditionType, Phase, Reason
 from taintctl.api.run import AtDeadline, Ending, WorkMode
 from taintctl.workflow.look import Look
 from taintctl.workflow.model import Decision, Event
-from taintctl.workflow.text import EVENT_MAX, MESSAGE_MAX, short
+from taintctl.workflow.text import EVENT_MAX, MESSAGE_MAX, SENTENCE_MAX, short
 
 
 def decide(look: Look) -> Decision:
