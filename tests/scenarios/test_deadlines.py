@@ -309,11 +309,11 @@ async def test_a_pod_that_tolerates_the_taint_for_longer_than_the_drain_may_take
 
 
 async def test_a_pod_that_no_longer_fits_before_the_deadline_at_the_gate_is_not_evicted() -> None:
-    """30 s are enough for its 20 s when it is asked about, and not after the 10 s of NoSchedule."""
+    """28 s are enough for its 20 s when it is asked about, and not after the 10 s of NoSchedule."""
     async with World() as world:
         world.policy()
         await world.control()
-        await world.start(policyName="policy", target=NODE_2, deadline=within(world, 30))
+        await world.start(policyName="policy", target=NODE_2, deadline=within(world, 28))
         await world.until_phase(Phase.EXPIRED, seconds=60)
         assert "Notice" in world.seen["run"]
         world.assert_never_no_execute()
