@@ -243,7 +243,11 @@ async def test_approvals_are_verified_only_by_the_policy_of_deploy(server: Serve
     [
         lambda p, b: p["spec"].update(failurePolicy="Ignore"),
         lambda p, b: p["spec"].update(matchConditions=[{"name": "x", "expression": "false"}]),
-        lambda p, b: p["spec"]["matchConstraints"]["resourceRules"][0].update(operations=["CREATE"]),
+        lambda p, b: p["spec"]["matchConstraints"]["resourceRules"][0].update(operations=["UPDATE"]),
+        lambda p, b: p["spec"]["matchConstraints"]["resourceRules"][0].update(
+            resources=["maintenanceapprovals/status"]
+        ),
+        lambda p, b: p["spec"]["matchConstraints"]["resourceRules"][0].update(resourceNames=["a1"]),
         lambda p, b: p["spec"]["matchConstraints"].update(objectSelector={"matchLabels": {"a": "b"}}),
         lambda p, b: p["spec"]["matchConstraints"].update(
             excludeResourceRules=[
@@ -257,6 +261,18 @@ async def test_approvals_are_verified_only_by_the_policy_of_deploy(server: Serve
         lambda p, b: b["spec"].update(validationActions=["Audit"]),
         lambda p, b: b["spec"].update(policyName="other"),
         lambda p, b: b["spec"].update(matchResources={"objectSelector": {"matchLabels": {"a": "b"}}}),
+        lambda p, b: b["spec"].update(
+            matchResources={
+                "resourceRules": [
+                    {
+                        "apiGroups": ["taintctl.dev"],
+                        "apiVersions": ["*"],
+                        "operations": ["UPDATE"],
+                        "resources": ["maintenanceapprovals"],
+                    }
+                ]
+            }
+        ),
         lambda p, b: b["spec"].update(
             matchResources={
                 "resourceRules": [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import json
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
@@ -70,6 +71,17 @@ async def post(sandbox: Sandbox, user: str, plural: str, obj: Object) -> tuple[i
         return answer.status, str((await answer.json()).get("message", ""))
 
 
+async def merge(sandbox: Sandbox, user: str, path: str, patch: Object) -> tuple[int, str]:
+    known = sandbox.users.get(user)
+    assert known is not None
+    headers = {"Authorization": f"Bearer {known.token}", "Content-Type": "application/merge-patch+json"}
+    async with (
+        aiohttp.ClientSession(headers=headers) as session,
+        session.patch(f"{sandbox.url}{path}", data=json.dumps(patch)) as answer,
+    ):
+        return answer.status, str((await answer.json()).get("message", ""))
+
+
 async def test_people_approve_in_their_own_name_only(sandbox: Sandbox) -> None:
     own = an_approval("own", approver={"kind": "Kubernetes", "name": "alice"})
     other = an_approval("other", approver={"kind": "Kubernetes", "name": "bob"})
@@ -88,6 +100,26 @@ async def test_neither_an_administrator_nor_the_controller_speaks_for_somebody_e
 ) -> None:
     status, _ = await post(sandbox, user, "maintenanceapprovals", an_approval())
     assert status == 403
+
+
+async def test_others_may_write_what_does_not_change_who_approved(sandbox: Sandbox) -> None:
+    """The garbage collector's finalizers and the controller's status go through; the spec stays as its author wrote
+    it, whoever writes."""
+    own = an_approval("own", approver={"kind": "Kubernetes", "name": "alice"})
+    assert await post(sandbox, "alice", "maintenanceapprovals", own) == (201, "")
+    stored = sandbox.store.get("maintenanceapprovals.taintctl.dev", None, "own")
+    url = f"{OWN}/maintenanceapprovals/own"
+    assert await merge(sandbox, "admin", url, {"metadata": {"finalizers": ["foregroundDeletion"]}}) == (200, "")
+    conditions = [{"type": "Accepted", "status": "True", "lastTransitionTime": "2026-12-01T21:00:00Z"}]
+    assert await merge(sandbox, "admin", f"{url}/status", {"status": {"conditions": conditions}}) == (200, "")
+    # Through the status nothing of the spec is written.
+    other = {"approver": {"kind": "Kubernetes", "name": "admin"}}
+    assert await merge(sandbox, "admin", f"{url}/status", {"spec": other}) == (200, "")
+    for spec, why in ((other, "spec is immutable"), (None, "spec: Required value")):
+        status, message = await merge(sandbox, "admin", url, {"spec": spec})
+        assert status == 422
+        assert why in message
+    assert sandbox.store.get("maintenanceapprovals.taintctl.dev", None, "own")["spec"] == stored["spec"]
 
 
 async def test_the_controller_sees_that_approvals_can_be_believed(sandbox: Sandbox) -> None:

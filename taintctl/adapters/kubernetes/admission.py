@@ -84,7 +84,9 @@ async def approvals_verified(client: Client) -> bool:
 
 
 def policy_holds(spec: _PolicySpec) -> bool:
-    """It sees every create and update of an approval, compares the approver with the caller, and fails closed."""
+    """It sees every create of an approval, compares the approver with the caller, and fails closed.
+
+    Updates need no comparison: the CRD's own rule keeps the whole spec as it was created."""
     match = spec.match_constraints
     return (
         spec.failure_policy in (None, "Fail")
@@ -125,7 +127,6 @@ def _sees_approvals(rule: _Rule) -> bool:
         and _has(rule.api_versions, VERSION)
         and _has(rule.resources, MaintenanceApproval.PLURAL)
         and _has(rule.operations, "CREATE")
-        and _has(rule.operations, "UPDATE")
         and not rule.resource_names
         and rule.scope in (None, "*", "Cluster")
     )
