@@ -1,0 +1,96 @@
+"""SIGKILL at every phase and at every change of a rule: a controller that is started again goes on where it was."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.town import RULES, RUNS, Process, Town, Write, town
+
+pytestmark = pytest.mark.process
+
+PHASES = (
+    "Pending",
+    "DryRun",
+    "AwaitingApproval",
+    "Notice",
+    "Evicting",
+    "Draining",
+    "InMaintenance",
+    "Releasing",
+)
+
+
+class Reaper:
+    """Kills the controller inside the first write of each kind that `mark` names, and starts it again."""
+
+    def __init__(self, place: Town, mark: Callable[[Write], str]) -> None:
+        self._place = place
+        self._mark = mark
+        self._living: Process | None = None
+        self.deaths: list[str] = []
+        place.hooks.append(self._see)
+
+    def _see(self, write: Write) -> None:
+        mark = self._mark(write)
+        if mark and mark not in self.deaths and self._living is not None:
+            self.deaths.append(mark)
+            self._living.kill()
+            self._living = None
+
+    async def keep_starting(self) -> None:
+        while True:
+            self._living = process = await self._place.controller()
+            assert await process.process.wait() == -9, process.said()
+            self._place.forget_lease()
+
+
+async def live_and_die(place: Town, mark: Callable[[Write], str]) -> list[str]:
+    reaper = Reaper(place, mark)
+    async with asyncio.TaskGroup() as group:
+        lives = group.create_task(reaper.keep_starting())
+        await place.hands()
+        await place.reaches("Succeeded")
+        lives.cancel()
+    return reaper.deaths
+
+
+async def test_killed_as_it_enters_each_phase(tmp_path: Path) -> None:
+    """Killed when the new phase is stored and the answer is not yet heard."""
+    async with town(tmp_path) as place:
+        place.policy()
+        place.start()
+
+        def entered(write: Write) -> str:
+            return write.phase if write.key == RUNS else ""
+
+        deaths = await live_and_die(place, entered)
+        assert deaths == [*PHASES, "Succeeded"]
+        place.assert_ended_well()
+        place.assert_nothing_odd_said()
+
+
+async def test_killed_at_each_change_of_a_rule(tmp_path: Path) -> None:
+    """Made, NoSchedule, looked at again beside it, NoExecute, back to nothing: stored, and the answer not heard."""
+    async with town(tmp_path) as place:
+        place.policy()
+        place.start()
+
+        def changed(write: Write) -> str:
+            kind = "fresh look" if write.name.endswith("-dry") else "rule"
+            return f"{kind} {write.type} {write.effect}" if write.key == RULES and "taintctl" in write.user else ""
+
+        deaths = await live_and_die(place, changed)
+        assert deaths == [
+            "rule ADDED None",
+            "rule MODIFIED NoSchedule",
+            "fresh look ADDED None",
+            "rule MODIFIED NoExecute",
+            "fresh look DELETED None",
+            "rule DELETED NoExecute",
+        ]
+        place.assert_ended_well()
+        place.assert_nothing_odd_said()
