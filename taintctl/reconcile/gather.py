@@ -12,7 +12,7 @@ from taintctl.api.objects import DeviceTaintRule, Snapshot
 from taintctl.api.plan import Idleness, Plan, Problem, Verdict
 from taintctl.api.policy import BUILT_IN_POLICY, EvictionPolicy
 from taintctl.api.reasons import Phase, Reason
-from taintctl.api.rule import EvictionOutcome, run_label
+from taintctl.api.rule import EvictionOutcome
 from taintctl.api.run import MaintenanceRun
 from taintctl.api.target import Target
 from taintctl.impact import build_plan, idleness
@@ -20,6 +20,7 @@ from taintctl.ports.clock import Clock
 from taintctl.ports.cluster import Cache, Cluster, Scope
 from taintctl.ports.errors import ClusterError
 from taintctl.workflow.model import Observation, Settings
+from taintctl.workflow.rules import taint_value
 
 MAX_CACHE_AGE = timedelta(seconds=90)
 """A cache that has heard nothing for longer (bookmarks come every minute) is not planned from."""
@@ -161,11 +162,6 @@ def _order(run: MaintenanceRun) -> tuple[str, str]:
 
 def owned_by(rule: DeviceTaintRule, run_uid: str) -> bool:
     return any(owner.uid == run_uid for owner in rule.metadata.owner_references or ())
-
-
-def taint_value(run: MaintenanceRun) -> str:
-    """The taint's value: as the spec says, else the run's name as a label value."""
-    return run.spec.taint.value if run.spec.taint.value is not None else run_label(run.name)
 
 
 def overlaps(one: Target, other: Target) -> bool:
