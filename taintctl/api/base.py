@@ -6,7 +6,7 @@ import re
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, ClassVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, WithJsonSchema
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, WithJsonSchema, model_validator
 from pydantic.alias_generators import to_camel
 
 GROUP = "taintctl.dev"
@@ -34,6 +34,7 @@ MAX_RULES = 256
 _DURATION = re.compile(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+(?:\.\d{1,3})?)s)?", re.ASCII)
 DURATION_PATTERN = r"^([0-9]+h)?([0-9]+m)?([0-9]+(\.[0-9]{1,3})?s)?$"
 MAX_DURATION = timedelta(days=366)
+_RFC_3339 = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)", re.ASCII)
 
 
 def parse_duration(text: str) -> timedelta:
@@ -69,14 +70,17 @@ def _duration(value: Any) -> timedelta:
 
 
 def parse_time(text: str) -> datetime:
-    """An RFC 3339 time, with a zone. Raises ValueError with one sentence."""
+    """An RFC 3339 time, as an API server takes it for the format date-time. Raises ValueError with one sentence."""
+    wrong = f"{text!r} is not an RFC 3339 time such as 2026-12-01T21:00:00Z"
     try:
         value = datetime.fromisoformat(text)
-    except ValueError:
-        raise ValueError(f"{text!r} is not an RFC 3339 time such as 2026-12-01T21:00:00Z") from None
+        if value.tzinfo is not None and _RFC_3339.fullmatch(text):
+            return value.astimezone(UTC)
+    except (ValueError, OverflowError):  # the latter on the first and the last day of all
+        raise ValueError(wrong) from None
     if value.tzinfo is None:
-        raise ValueError(f"{text!r} has no time zone; write it such as 2026-12-01T21:00:00Z")
-    return value.astimezone(UTC)
+        wrong = f"{text!r} has no time zone; write it such as 2026-12-01T21:00:00Z"
+    raise ValueError(wrong)
 
 
 def format_time(value: datetime) -> str:
@@ -107,6 +111,24 @@ Time = Annotated[
     WithJsonSchema({"type": "string", "format": "date-time", "maxLength": 64}),
 ]
 
+
+def _flag(value: Any) -> Any:
+    if not isinstance(value, bool):
+        raise ValueError(f"{value!r} is neither true nor false")
+    return value
+
+
+def _whole(value: Any) -> Any:
+    if isinstance(value, bool) or not (isinstance(value, int) or (isinstance(value, float) and value.is_integer())):
+        raise ValueError(f"{value!r} is not a whole number")
+    return value
+
+
+Flag = Annotated[bool, BeforeValidator(_flag)]
+"""A boolean as an API server takes it: no "yes", no 1."""
+WHOLE = BeforeValidator(_whole)
+"""Beside an int's bounds: as an API server takes integers, no "3" and no true, but 3.0, which JSON calls 3 too."""
+
 Name = Annotated[str, Field(min_length=1, max_length=253, pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$")]
 """A DNS subdomain, as object names are."""
 
@@ -136,6 +158,12 @@ class SpecModel(Model):
 
     model_config = ConfigDict(extra="allow")
     validations: ClassVar[tuple[tuple[str, str], ...]] = ()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _null_is_absent(cls, data: Any) -> Any:
+        """An API server drops the nulls of fields that are not nullable, and none of ours is."""
+        return {name: value for name, value in data.items() if value is not None} if isinstance(data, dict) else data
 
 
 class OwnerReference(Model):

@@ -56,8 +56,14 @@ def check(kind: type[M], raw: Mapping[str, Any]) -> Checked[M]:
         problems.append(FieldProblem("apiVersion", f"{raw.get('apiVersion')!r} is not {API_VERSION}"))
     if len(metadata.name) > kind.NAME_MAX:
         problems.append(FieldProblem("metadata.name", f"longer than {kind.NAME_MAX} characters"))
+    present = {name: part for name, part in raw.items() if part is not None}
     try:
-        obj: M | None = kind.model_validate({**raw, "kind": kind.KIND, "apiVersion": API_VERSION})
+        obj: M | None = kind.model_validate(
+            {**present, "kind": kind.KIND, "apiVersion": API_VERSION},
+            # Only the API's own names: `work_completed` is as unknown here as it is to an API server.
+            by_alias=True,
+            by_name=False,
+        )
     except ValidationError as error:
         problems.extend(_from_pydantic(error))
         problems.extend(_unknown_in_raw(kind, raw))

@@ -6,11 +6,11 @@ from datetime import timedelta
 from enum import StrEnum
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
-from taintctl.api.base import API_VERSION, Condition, Duration, Model, ObjectMeta, SpecModel
+from taintctl.api.base import API_VERSION, WHOLE, Condition, Duration, Model, ObjectMeta, SpecModel
 
-Count = Annotated[int, Field(ge=0, le=1_000_000)]
+Count = Annotated[int, Field(ge=0, le=1_000_000), WHOLE]
 
 
 class Limits(SpecModel):
@@ -34,7 +34,7 @@ class BudgetMode(StrEnum):
 
 class DryRunPolicy(SpecModel):
     max_age: Duration = Field(timedelta(seconds=60), description="How old a dry run may be where it is acted on.")
-    attempts: Annotated[int, Field(ge=1, le=20)] = Field(
+    attempts: Annotated[int, Field(ge=1, le=20), WHOLE] = Field(
         3, description="How often a message that does not agree is refreshed before the run is Blocked."
     )
 
@@ -56,7 +56,7 @@ class Approver(SpecModel):
 
 class ApprovalPolicy(SpecModel):
     required: ApprovalRequired = ApprovalRequired.ABOVE_AUTO_APPROVE
-    count: Annotated[int, Field(ge=1, le=20)] = Field(1, description="How many different people.")
+    count: Annotated[int, Field(ge=1, le=20), WHOLE] = Field(1, description="How many different people.")
     approvers: Annotated[tuple[Approver, ...], Field(max_length=100)] = Field(
         (), description="Who may; empty: RBAC decides who may write an approval."
     )
@@ -66,6 +66,12 @@ class ApprovalPolicy(SpecModel):
 class RollbackFailure(StrEnum):
     DRAIN_TIMEOUT = "DrainTimeout"
     CANCELLED = "Cancelled"
+
+
+def _different(failures: tuple[RollbackFailure, ...]) -> tuple[RollbackFailure, ...]:
+    if len(set(failures)) < len(failures):
+        raise ValueError("names one failure twice")
+    return failures
 
 
 class PolicySpec(SpecModel):
@@ -79,7 +85,7 @@ class PolicySpec(SpecModel):
     budgets: BudgetMode = BudgetMode.RESPECT
     dry_run: DryRunPolicy = Field(default_factory=DryRunPolicy)
     approval: ApprovalPolicy = Field(default_factory=ApprovalPolicy)
-    rollback_on: Annotated[tuple[RollbackFailure, ...], Field(max_length=2)] = Field(
+    rollback_on: Annotated[tuple[RollbackFailure, ...], Field(max_length=2), AfterValidator(_different)] = Field(
         (RollbackFailure.DRAIN_TIMEOUT, RollbackFailure.CANCELLED),
         description="Failures that take the taint off before maintenance began.",
         json_schema_extra={"x-kubernetes-list-type": "set"},

@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import Any
 
 from taintctl.api.base import ANNOTATION_ROUND, API_VERSION, LABEL_MANAGED_BY, LABEL_ROLE, LABEL_RUN, MANAGED_BY
+from taintctl.api.objects import DeviceTaintRule
 from taintctl.api.reasons import Effect
 
 
@@ -66,6 +67,25 @@ class RuleManifest:
 def run_label(run_name: str) -> str:
     """The run's name as a label value: at most 63 characters, ending in a letter or digit."""
     return run_name if len(run_name) <= 63 else run_name[:63].rstrip("-.")
+
+
+def rule_name(run_uid: str, number: int) -> str:
+    """What a run calls its rules; the run's uid in it makes it nobody else's."""
+    return f"{_prefix(run_uid)}{number}"
+
+
+def belongs(rule: DeviceTaintRule, run_name: str, run_uid: str) -> bool:
+    """Whether the run made the rule: by its name, which stays when labels or owner are edited away (also by a deletion
+    that orphans), or by our labels together with the owner. An owner reference alone anybody can write."""
+    meta = rule.metadata
+    labels = meta.labels or {}
+    marked = labels.get(LABEL_MANAGED_BY) == MANAGED_BY and labels.get(LABEL_RUN) == run_label(run_name)
+    owned = any(owner.uid == run_uid for owner in meta.owner_references or ())
+    return bool(run_uid) and (meta.name.startswith(_prefix(run_uid)) or (marked and owned))
+
+
+def _prefix(run_uid: str) -> str:
+    return f"taintctl-{run_uid}-"
 
 
 class EvictionResult(StrEnum):

@@ -8,7 +8,18 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from taintctl.api.base import API_VERSION, MAX_HISTORY, Condition, Duration, Model, Name, ObjectMeta, SpecModel, Time
+from taintctl.api.base import (
+    API_VERSION,
+    MAX_HISTORY,
+    Condition,
+    Duration,
+    Flag,
+    Model,
+    Name,
+    ObjectMeta,
+    SpecModel,
+    Time,
+)
 from taintctl.api.plan import PlanStatus, PodRef
 from taintctl.api.reasons import Agreement, Effect, Phase
 from taintctl.api.target import Taint, Target
@@ -125,10 +136,10 @@ class RunSpec(RunTemplate):
     )
     start_at: Time | None = Field(None, description="No eviction before; without it, now.")
     deadline: Time = Field(description="No eviction after.")
-    paused: bool = Field(False, description="No further step; under NoExecute back to NoSchedule.")
-    cancelled: bool = Field(False, description="Ends the run; before maintenance the taint comes off.")
-    work_completed: bool = Field(False, description="The work is done (taintctl complete).")
-    released: bool = Field(
+    paused: Flag = Field(False, description="No further step; under NoExecute back to NoSchedule.")
+    cancelled: Flag = Field(False, description="Ends the run; before maintenance the taint comes off.")
+    work_completed: Flag = Field(False, description="The work is done (taintctl complete).")
+    released: Flag = Field(
         False, description="Release without waiting for the work (taintctl release); the devices must still be idle."
     )
 

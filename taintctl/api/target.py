@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field, model_validator
 
-from taintctl.api.base import SpecModel
+from taintctl.api.base import Flag, SpecModel
 
 DriverName = Annotated[
     str,
@@ -34,7 +34,7 @@ class Target(SpecModel):
         None, description="The driver's pool; for node-local devices usually the node's name."
     )
     device: DeviceName | None = Field(None, description="The device's name in its pool.")
-    whole_driver: bool = Field(False, description="Must be true where the target comes to every device of the driver.")
+    whole_driver: Flag = Field(False, description="Must be true where the target comes to every device of the driver.")
 
     @model_validator(mode="after")
     def _criteria(self) -> Target:

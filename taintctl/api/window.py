@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field, model_validator
 
-from taintctl.api.base import API_VERSION, Condition, Duration, Model, ObjectMeta, SpecModel, Time
+from taintctl.api.base import API_VERSION, WHOLE, Condition, Duration, Flag, Model, ObjectMeta, SpecModel, Time
 from taintctl.api.run import EXTEND_RULE, RunTemplate
 
 
@@ -59,9 +59,9 @@ class WindowSpec(RunTemplate):
     validations: ClassVar = (EXTEND_RULE,)
 
     schedule: Schedule
-    suspend: bool = Field(False, description="Makes no new run.")
+    suspend: Flag = Field(False, description="Makes no new run.")
     concurrency_policy: ConcurrencyPolicy = ConcurrencyPolicy.FORBID
-    history_limit: Annotated[int, Field(ge=0, le=100)] = Field(5, description="How many ended runs are kept.")
+    history_limit: Annotated[int, Field(ge=0, le=100), WHOLE] = Field(5, description="How many ended runs are kept.")
 
 
 class WindowStatus(Model):

@@ -94,6 +94,16 @@ def test_a_time_is_read_into_utc(text: str, value: datetime) -> None:
         ("tomorrow", "is not an RFC 3339 time"),
         ("2026-02-30T00:00:00Z", "is not an RFC 3339 time"),
         ("2026-12-01T21:00:00", "has no time zone"),
+        ("2026-12-01", "has no time zone"),
+        # ISO 8601, but not RFC 3339: an API server refuses them.
+        ("2026-12-01 21:00:00Z", "is not an RFC 3339 time"),
+        ("20261201T210000Z", "is not an RFC 3339 time"),
+        ("2026-12-01T21:00Z", "is not an RFC 3339 time"),
+        ("2026-12-01T21:00:00+0100", "is not an RFC 3339 time"),
+        ("2026-12-01T21:00:00,5Z", "is not an RFC 3339 time"),
+        ("2026-W49-2T21:00:00Z", "is not an RFC 3339 time"),
+        # Before the year 1 in UTC.
+        ("0001-01-01T00:00:00+05:00", "is not an RFC 3339 time"),
     ],
 )
 def test_what_is_no_time_is_refused_in_one_sentence(text: str, why: str) -> None:

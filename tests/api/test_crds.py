@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
@@ -10,11 +11,14 @@ import pytest
 import yaml
 from pydantic import Field
 
+from taintctl.api.approval import MaintenanceApproval
 from taintctl.api.base import SpecModel
 from taintctl.api.check import KINDS, Own, check
 from taintctl.api.crds import COLUMNS, manifests
+from taintctl.api.policy import EvictionPolicy
 from taintctl.api.run import MaintenanceRun
 from taintctl.api.schema import _immutability, schema
+from taintctl.api.window import MaintenanceWindow
 from taintctl.ports.clock import SystemClock
 from taintctl.sandbox.store import ApiError, Store
 from tests.api.builders import a_policy, a_run, a_window, an_approval
@@ -198,6 +202,56 @@ def test_an_api_server_refuses_a_bad_object_by_the_field(store: Store, case: Cas
 @pytest.mark.parametrize("case", UNKNOWN_FIELDS, ids=str)
 def test_an_api_server_keeps_a_misspelt_field_for_the_controller_to_refuse(store: Store, case: Case) -> None:
     assert [p.field for p in check(case.kind, created(store, case)).problems] == [case.field]
+
+
+FULL = {
+    MaintenanceRun: a_run(),
+    MaintenanceWindow: a_window(),
+    EvictionPolicy: a_policy(),
+    MaintenanceApproval: an_approval(),
+}
+FIELDS = [
+    (kind, path) for kind in KINDS for path, _ in nodes(schema(kind)["properties"]["spec"], "spec") if "[]" not in path
+]
+STRANGERS = [None, True, False, 0, 1, 3, 3.0, 2.5, -1, "", "yes", "true", "3", "5m\n", "1h", [], ["a"], {}, {"a": 1}]
+
+
+@pytest.mark.parametrize(("kind", "at"), FIELDS, ids=lambda one: one if isinstance(one, str) else one.KIND)
+def test_check_and_an_api_server_agree_on_every_type_in_every_field(store: Store, kind: type[Own], at: str) -> None:
+    *way, last = at.split(".")
+    for value in STRANGERS:
+        obj = copy.deepcopy(FULL[kind])
+        place = obj
+        for name in way:
+            place = place.setdefault(name, {})
+        place[last] = value
+        assert bool(check(kind, obj).problems) is not _accepted(store, kind, obj), f"{at}: {value!r}"
+
+
+def _accepted(store: Store, kind: type[Own], obj: dict[str, Any]) -> bool:
+    """By the API server, and of what that leaves to the controller (unknown fields) by the controller."""
+    key = f"{kind.PLURAL}.taintctl.dev"
+    try:
+        stored = store.create(key, obj)
+    except ApiError:
+        return False
+    store.delete(key, "", obj["metadata"]["name"])
+    return not check(kind, stored).problems
+
+
+def test_the_names_of_python_are_no_fields_of_the_api(store: Store) -> None:
+    """`work_completed` is unknown to an API server, so nothing of it is immutable or validated there."""
+    for misspelt in ({"work_completed": True}, {"policy_name": "lenient"}):
+        stored = store.create(RUNS, a_run(**misspelt))
+        assert [p.field for p in check(MaintenanceRun, stored).problems] == [f"spec.{next(iter(misspelt))}"]
+        store.delete(RUNS, "", "swap-gpu")
+
+
+def test_a_failure_named_twice_is_refused_by_both(store: Store) -> None:
+    policy = a_policy(rollbackOn=["Cancelled", "Cancelled"])
+    assert [str(p) for p in check(EvictionPolicy, policy).problems] == ["spec.rollbackOn: names one failure twice"]
+    with pytest.raises(ApiError, match=r"spec\.rollbackOn\[1\]: Duplicate value"):
+        store.create("evictionpolicies.taintctl.dev", policy)
 
 
 FULL_RUN: dict[str, Any] = {

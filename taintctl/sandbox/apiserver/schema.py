@@ -68,7 +68,8 @@ def _prune(value: Any, schema: Object, path: str, drop: bool, unknown: list[str]
 
 
 def apply_defaults(value: Any, schema: Object) -> None:
-    """Fills in defaults in place; a null where the schema has a default and is not nullable counts as absent."""
+    """Fills in defaults in place. A null of a property that is not nullable counts as absent, with a default or without
+    (upstream's PruneNonNullableNullsWithoutDefaults)."""
     if isinstance(value, list):
         items = schema.get("items")
         if isinstance(items, dict):
@@ -78,16 +79,18 @@ def apply_defaults(value: Any, schema: Object) -> None:
     if not isinstance(value, dict):
         return
     properties = schema.get("properties") or {}
+    additional = schema.get("additionalProperties")
+    for name in list(value):
+        inner = properties.get(name, additional)
+        if value[name] is None and isinstance(inner, dict) and not inner.get("nullable"):
+            del value[name]
+        elif name not in properties and isinstance(additional, dict):
+            apply_defaults(value[name], additional)
     for name, inner in properties.items():
-        if "default" in inner and (name not in value or (value[name] is None and not inner.get("nullable"))):
+        if "default" in inner and name not in value:
             value[name] = copied(inner["default"])
         if name in value:
             apply_defaults(value[name], inner)
-    additional = schema.get("additionalProperties")
-    if isinstance(additional, dict):
-        for name in value:
-            if name not in properties:
-                apply_defaults(value[name], additional)
 
 
 def validate(obj: Object, schema: Object, old: Object | None = None) -> list[FieldError]:
@@ -151,8 +154,8 @@ def _wrong_type(value: Any, schema: Object) -> str:
 
 @lru_cache(maxsize=512)
 def pattern(text: str) -> re.Pattern[str]:
-    """A compiled pattern; re.error when it is none."""
-    return re.compile(text)
+    """A compiled pattern; re.error when it is none. `$` is the very end, as in Go: no newline may follow."""
+    return re.compile(text[:-1] + r"\Z" if text.endswith("$") and not text.endswith("\\$") else text)
 
 
 def _validate_string(value: str, schema: Object, path: str) -> Iterator[FieldError]:

@@ -141,9 +141,10 @@ async def test_defaults_pruning_and_generation(widgets: Any) -> None:
         ({"size": 0}, "spec.size: Invalid value: 0: spec.size in body should be greater than or equal to 1"),
         ({"size": 11}, "spec.size: Invalid value: 11: spec.size in body should be less than or equal to 10"),
         ({"size": "x"}, 'spec.size: Invalid value: "string": spec.size in body must be of type integer: "string"'),
-        ({"size": None}, 'spec.size: Invalid value: "null": spec.size in body must be of type integer: "null"'),
+        ({"size": None}, "spec.size: Required value"),
         ({"color": "green"}, 'spec.color: Unsupported value: "green": supported values: "red", "blue"'),
         ({"name": "A1"}, "spec.name: Invalid value: \"A1\": spec.name in body should match '^[a-z]+$'"),
+        ({"name": "abc\n"}, "spec.name: Invalid value"),
         ({"name": "abcdef"}, "spec.name: Too long: may not be more than 5 bytes"),
         ({"name": "a"}, 'spec.name: Invalid value: "a": spec.name in body should be at least 2 chars long'),
         ({"start": "soon"}, 'spec.start: Invalid value: "soon": spec.start in body must be of type date-time: "soon"'),
@@ -180,6 +181,12 @@ async def test_what_fits(widgets: Any) -> None:
     spec = {"name": "abc", "start": "2026-11-30T21:00:00.5+01:00", "limit": "25%", "tags": ["a"], "maybe": None}
     made = await widgets.ok("POST", WIDGETS, widget(**spec))
     assert made["spec"] == {"size": 3, "color": "red", **spec}
+
+
+async def test_a_null_of_what_is_not_nullable_is_absent(widgets: Any) -> None:
+    # https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definitions/#defaulting-and-nullable
+    made = await widgets.ok("POST", WIDGETS, widget(name=None, color=None, labels={"l": None}, maybe=None))
+    assert made["spec"] == {"size": 3, "color": "red", "labels": {}, "maybe": None}
 
 
 async def test_transition_rules_are_asked_on_update_only(widgets: Any) -> None:
