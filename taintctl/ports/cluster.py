@@ -67,8 +67,8 @@ class Cluster(SnapshotSource, Protocol):
         """With a uid precondition; nothing where it is gone already."""
         ...
 
-    async def rules_of(self, run_name: str) -> tuple[DeviceTaintRule, ...]:
-        """Live: the rules with our labels for that run, whoever made them (the caller checks whose)."""
+    async def rules_of(self, run_name: str, run_uid: str) -> tuple[DeviceTaintRule, ...]:
+        """Live: the rules that this run made, also those whose labels or owner somebody took off."""
         ...
 
     async def own_rules(self) -> tuple[DeviceTaintRule, ...]:

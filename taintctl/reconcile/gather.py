@@ -8,7 +8,7 @@ from datetime import timedelta
 
 from taintctl.api.approval import MaintenanceApproval
 from taintctl.api.check import FieldProblem, check
-from taintctl.api.objects import DeviceTaintRule, Snapshot
+from taintctl.api.objects import Snapshot
 from taintctl.api.plan import Idleness, Plan, Problem, Verdict
 from taintctl.api.policy import BUILT_IN_POLICY, EvictionPolicy
 from taintctl.api.reasons import Phase, Reason
@@ -47,7 +47,7 @@ class Reader:
         approvals (what may be), then the cluster (whom it hits). Raises ClusterError where the rules can't be read:
         to take them for missing would look like an operator's hand."""
         taken_at = self.clock.now()
-        rules = tuple(rule for rule in await self.cluster.rules_of(run.name) if owned_by(rule, run.metadata.uid))
+        rules = await self.cluster.rules_of(run.name, run.metadata.uid)
         policy, policy_problem = await self._policy(run)
         approvals, verified, approvals_problem = await self._approvals(run)
         plan, plan_problem, idle, whole_live = await self._cluster(run, live)
@@ -158,10 +158,6 @@ class Reader:
 def _order(run: MaintenanceRun) -> tuple[str, str]:
     created = run.metadata.creation_timestamp
     return (created.isoformat() if created else "", run.name)
-
-
-def owned_by(rule: DeviceTaintRule, run_uid: str) -> bool:
-    return any(owner.uid == run_uid for owner in rule.metadata.owner_references or ())
 
 
 def overlaps(one: Target, other: Target) -> bool:

@@ -59,7 +59,7 @@ class Observation:
     """Those whose spec.runName is this run's and that have no problems."""
     approvals_verified: bool
     rules: tuple[DeviceTaintRule, ...]
-    """Live: the rules labelled for this run whose owner is this run (by uid)."""
+    """Live: the rules that this run made, also those whose labels or owner somebody took off."""
     plan: Plan | None
     plan_problem: Problem | None
     idleness: Idleness

@@ -10,7 +10,7 @@ from taintctl.api.base import ANNOTATION_ROUND, LABEL_MANAGED_BY, LABEL_ROLE, LA
 from taintctl.api.objects import DeviceTaintRule
 from taintctl.api.plan import PlannedRule
 from taintctl.api.reasons import ENDED, Effect, Phase, Reason
-from taintctl.api.rule import RuleManifest, run_label
+from taintctl.api.rule import RuleManifest, rule_name, run_label
 from taintctl.api.run import MaintenanceRun, RuleStatus, RunStatus
 from taintctl.impact.message import parse
 from taintctl.workflow.look import HandEdit
@@ -66,7 +66,7 @@ def manifest(run: MaintenanceRun, entry: RuleStatus, round_: int) -> RuleManifes
 def to_be_made(run: MaintenanceRun, selectors: Iterable[Selector]) -> tuple[RuleStatus, ...]:
     """The run's rules, named and numbered, none of them there yet."""
     return tuple(
-        RuleStatus(name=f"taintctl-{run.metadata.uid}-{n}", driver=driver, pool=pool, device=device)
+        RuleStatus(name=rule_name(run.metadata.uid, n), driver=driver, pool=pool, device=device)
         for n, (driver, pool, device) in enumerate(selectors)
     )
 

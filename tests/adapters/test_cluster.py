@@ -153,8 +153,8 @@ async def test_rules_are_found_by_run_and_foreign_ones_are_not(server: Server, c
     foreign = rule("foreign").to_object()
     del foreign["metadata"]["labels"]
     server.store.create(OTHER_RULES, foreign)
-    assert [r.metadata.name for r in await cluster.rules_of("r1")] == ["a"]
-    assert [r.metadata.name for r in await cluster.rules_of(long)] == ["c"]
+    assert [r.metadata.name for r in await cluster.rules_of("r1", "u1")] == ["a"]
+    assert [r.metadata.name for r in await cluster.rules_of(long, "u1")] == ["c"]
     assert {r.metadata.name for r in await cluster.own_rules()} == {"a", "b", "c"}
 
 
@@ -328,3 +328,14 @@ async def test_events_are_bounded_and_never_in_the_way(server: Server, cluster: 
     for number in range(60):
         await cluster.record_event(involved, event_type="Normal", reason="Noise", message=str(number))
     assert 20 <= len(server.store.list("events")) <= 30
+
+
+async def test_a_rule_is_found_by_its_name_when_its_labels_and_owner_are_gone(
+    server: Server, cluster: KubernetesCluster
+) -> None:
+    bare = rule("taintctl-u1-0").to_object()
+    del bare["metadata"]["labels"], bare["metadata"]["ownerReferences"]
+    server.store.create(OTHER_RULES, bare)
+    await cluster.create_rule(rule("taintctl-u10-0", "r2"))
+    assert [r.metadata.name for r in await cluster.rules_of("r1", "u1")] == ["taintctl-u1-0"]
+    assert await cluster.rules_of("r1", "") == ()

@@ -247,7 +247,7 @@ async def every_call_of_the_port(sandbox: Sandbox, cluster: KubernetesCluster) -
             effect=Effect.NONE,
         ),
     )
-    await call("rules_of", "swap-gpu")
+    await call("rules_of", "swap-gpu", run["metadata"]["uid"])
     (listed,) = await call("own_rules")
     await call(
         "set_rule_effect",

@@ -6,7 +6,6 @@ from typing import Any
 
 import click
 
-from taintctl.api.base import LABEL_RUN
 from taintctl.api.check import Checked
 from taintctl.api.objects import DeviceTaintRule
 from taintctl.api.reasons import Effect, Phase, Reason
@@ -144,20 +143,19 @@ async def _wait(session: Session, name: str, wait: bool, reached: Reached, good:
 
 
 async def _cancel_now(session: Session, name: str, wait: bool) -> int | None:
-    """Rules first: what matters is that nothing more is evicted. Only rules of this very run (label and owner uid)."""
+    """Rules first: what matters is that nothing more is evicted. Only rules of this very run."""
     checked: Checked[MaintenanceRun] = await session.checked(MaintenanceRun, name)
     uid = checked.metadata.uid
-    labelled = await session.cluster.rules_of(name)
-    rules = [rule for rule in labelled if any(o.uid == uid for o in rule.metadata.owner_references or ())]
+    rules = await session.cluster.rules_of(name, uid)
     failed = 0
     for rule in rules:
         try:
-            say(f"{rule.metadata.name}: {await _take_off(session, rule)}")
+            say(f"{rule.metadata.name}: {await _take_off(session, rule, name, uid)}")
         except ClusterError as error:
             failed += 1
             say(f"{rule.metadata.name}: not done: {clean(error.message)}", stderr=True)
     if not rules:
-        say(f"Run {name} has no rule (label {LABEL_RUN}={name}); nothing is tainted by it.")
+        say(f"Run {name} has no rule; nothing is tainted by it.")
     over = checked.obj is not None and ended(checked.obj)
     if not over:
         await session.patch_spec(MaintenanceRun, name, uid=uid, cancelled=True)
@@ -172,7 +170,7 @@ async def _cancel_now(session: Session, name: str, wait: bool) -> int | None:
     return await _wait(session, name, wait, ended, ended)
 
 
-async def _take_off(session: Session, rule: DeviceTaintRule) -> str:
+async def _take_off(session: Session, rule: DeviceTaintRule, run: str, run_uid: str) -> str:
     """Sets the effect to None, of that very rule; read again once where it changed meanwhile."""
     current: DeviceTaintRule | None = rule
     for attempt in (1, 2, 3):
@@ -191,12 +189,8 @@ async def _take_off(session: Session, rule: DeviceTaintRule) -> str:
         except Conflict:
             if attempt == 3:
                 raise
-            again: Any = await session.cluster.rules_of(_label(current))
+            again: Any = await session.cluster.rules_of(run, run_uid)
             current = next((r for r in again if r.metadata.uid == meta.uid), None)
             continue
         return f"{before} -> None"
     raise AssertionError("three attempts end above")
-
-
-def _label(rule: DeviceTaintRule) -> str:
-    return (rule.metadata.labels or {})[LABEL_RUN]
