@@ -7,6 +7,7 @@ everything that a maintenance window can meet.
 from __future__ import annotations
 
 import uuid
+from datetime import timedelta
 from typing import Any
 
 from taintctl.sandbox.controlplane.objects import (
@@ -29,6 +30,9 @@ MODEL = "H100"
 MAX_DEVICES = 128
 """ResourceSliceMaxDevices of resource.k8s.io: more GPUs do not fit into one slice."""
 MAX_NODES = 10_000
+READY_FOR = timedelta(hours=1)
+"""How long the nodes of a new fleet have been ready. A node that became ready in the very second in which an eviction
+begins can't be told from one that was away meanwhile."""
 _UUIDS = uuid.UUID("6f1d5a52-8c6f-4a0e-9b5e-2f6a7f1f0c11")
 
 
@@ -50,11 +54,14 @@ def node(name: str) -> Obj:
     }
 
 
-def add_node(store: Store, name: str, gpus: int) -> None:
-    """A node with its GPUs, ready at once."""
+def add_node(store: Store, name: str, gpus: int, *, ready_for: timedelta = timedelta(0)) -> None:
+    """A node with its GPUs, ready at once, and for `ready_for` already."""
     wanted = node(name)
-    at = timestamp(store.clock.now())
-    wanted["status"]["conditions"][0].update(lastHeartbeatTime=at, lastTransitionTime=at)
+    now = store.clock.now()
+    wanted["status"]["conditions"][0] |= {
+        "lastHeartbeatTime": timestamp(now),
+        "lastTransitionTime": timestamp(now - ready_for),
+    }
     wanted["status"]["nodeInfo"] = {
         "architecture": "amd64",
         "bootID": "",
@@ -68,7 +75,6 @@ def add_node(store: Store, name: str, gpus: int) -> None:
         "systemUUID": "",
     }
     store.create(NODES, wanted)
-    store.mutate(NODES, None, name, lambda current: current.update(status=wanted["status"]), subresource="status")
     store.create(SLICES, resource_slice(name, gpus))
 
 
@@ -199,7 +205,7 @@ def build(store: Store, *, nodes: int, gpus_per_node: int) -> None:
         store.create(NAMESPACES, namespace(name))
     store.create(NAMESPACES, namespace("gpu-monitoring", **{"resource.kubernetes.io/admin-access": "true"}))
     for name in names:
-        add_node(store, name, gpus_per_node)
+        add_node(store, name, gpus_per_node, ready_for=READY_FOR)
     forever = {"operator": "Exists", "effect": "NoExecute"}
     store.create(TEMPLATES, template("team-a", "one-gpu"))
     store.create(TEMPLATES, template("team-a", "patient", tolerations=[{**forever, "tolerationSeconds": 20}]))

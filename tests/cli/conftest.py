@@ -72,13 +72,6 @@ class Lab:
         return found
 
 
-def _ready_for_long(node: dict[str, Any]) -> None:
-    """Times of conditions have whole seconds, and at this speed an eviction begins in the second in which the node
-    became ready: that reads as a node that was away meanwhile."""
-    for condition in node["status"]["conditions"]:
-        condition["lastTransitionTime"] = "2026-01-01T00:00:00Z"
-
-
 def _serve(folder: Path, *, controller: bool) -> Iterator[Lab]:
     started: Future[Lab] = Future()
     stop = asyncio.Event()
@@ -90,8 +83,6 @@ def _serve(folder: Path, *, controller: bool) -> Iterator[Lab]:
             sandbox.apply([bind("taintctl-approver", "ada@example.com"), bind("taintctl-viewer", "nobody@example.com")])
             for user in ("admin", "nobody@example.com", "ada@example.com"):
                 sandbox.write_kubeconfig(folder / user, user)
-            for node in sandbox.store.list("nodes"):
-                sandbox.store.mutate("nodes", None, node["metadata"]["name"], _ready_for_long, subresource="status")
             account = sandbox.write_kubeconfig(folder / "controller", CONTROLLER)
             started.set_result(Lab(sandbox, asyncio.get_running_loop(), folder))
             if controller:

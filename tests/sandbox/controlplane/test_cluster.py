@@ -6,6 +6,7 @@ import asyncio
 import os
 import stat
 from collections.abc import AsyncIterator
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -139,6 +140,16 @@ async def test_what_a_driver_does_to_its_slice(sandbox: Sandbox) -> None:
     sandbox.remove_slice("gpu-worker-02")
     with pytest.raises(ApiError, match="not found"):
         sandbox.taint_device("gpu-worker-02", "gpu-1", "k", "NoSchedule")
+
+
+async def test_the_nodes_of_a_fleet_have_been_ready_for_a_while(sandbox: Sandbox) -> None:
+    sandbox.add_node("extra", 2)
+    ready = {node["metadata"]["name"]: node["status"]["conditions"][0] for node in sandbox.store.list("nodes")}
+    now = sandbox.clock.now()
+    for name, condition in ready.items():
+        assert (condition["type"], condition["status"]) == ("Ready", "True")
+        since = now - datetime.fromisoformat(condition["lastTransitionTime"])
+        assert (since < timedelta(minutes=5)) is (name == "extra"), name
 
 
 async def test_a_new_node_takes_pods(sandbox: Sandbox) -> None:
