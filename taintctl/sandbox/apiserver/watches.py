@@ -18,6 +18,9 @@ MAX_PENDING = 10_000
 BOOKMARK_SECONDS = 60.0
 """How often a watch that allows bookmarks gets one."""
 
+LAST_BOOKMARK_SECONDS = 2.0
+"""How long before its time is over a watch gets one more, as upstream does it: the client resumes from there."""
+
 DEFAULT_TIMEOUT = 1800.0
 """How long a watch stays open that does not say; upstream picks between 30 and 60 minutes."""
 
@@ -173,8 +176,7 @@ class Broadcaster:
         """Sends a watcher's lines until it ends, its time is over or its client is gone (ConnectionError)."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout
-        every = BOOKMARK_SECONDS / self._clock.speed
-        next_bookmark = loop.time() + every
+        next_bookmark = self._next_bookmark(loop.time(), deadline)
         while (left := deadline - loop.time()) > 0:
             wait = min(left, next_bookmark - loop.time()) if bookmarks else left
             if isinstance(view, TableView):
@@ -184,9 +186,14 @@ class Broadcaster:
                 return
             if bookmarks and loop.time() >= next_bookmark:
                 batch += view.bookmark(self._store.resource_version)
-                next_bookmark = loop.time() + every
+                next_bookmark = self._next_bookmark(loop.time(), deadline)
             if batch:
                 async with asyncio.timeout(WRITE_TIMEOUT):
                     result = write(batch)
                     if asyncio.iscoroutine(result):
                         await result
+
+    def _next_bookmark(self, now: float, deadline: float) -> float:
+        regular = now + BOOKMARK_SECONDS / self._clock.speed
+        last = deadline - LAST_BOOKMARK_SECONDS
+        return min(regular, last) if last > now else regular

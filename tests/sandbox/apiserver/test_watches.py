@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
+from taintctl.ports.clock import LoopClock
 from taintctl.sandbox.apiserver import watches
+from taintctl.sandbox.apiserver.views import View
+from taintctl.sandbox.store import Store
 
 PATH = "/api/v1/namespaces/default/configmaps"
 
@@ -91,6 +97,37 @@ async def test_bookmarks_come_with_the_speed_of_the_clock(make_api: Any) -> None
         assert event["type"] == "BOOKMARK"
         assert event["object"]["metadata"]["resourceVersion"] == str(api.store.resource_version)
         assert event["object"]["kind"] == "ConfigMap"
+
+
+@pytest.mark.looptime
+@pytest.mark.parametrize(
+    ("timeout", "bookmarks", "expected"),
+    [
+        # k8s.io/apiserver/pkg/storage/cacher/cache_watcher.go: every minute, and 2 s before the time is over.
+        (150, True, [60, 120, 148]),
+        (30, True, [28]),
+        (1, True, []),
+        (150, False, []),
+    ],
+)
+async def test_a_watch_gets_a_bookmark_before_its_time_is_over(
+    timeout: int, bookmarks: bool, expected: list[float]
+) -> None:
+    loop = asyncio.get_running_loop()
+    clock = LoopClock(datetime(2026, 11, 30, tzinfo=UTC))
+    store = Store(clock)
+    broadcaster = watches.Broadcaster(store, clock)
+    view = View(store.resources.get("configmaps"), "v1")
+    watcher = broadcaster.open("configmaps", view, namespace="", name="", wanted=None, since=1, initial=False)
+    began, seen = loop.time(), []
+
+    def write(batch: bytes) -> None:
+        assert json.loads(batch)["type"] == "BOOKMARK"
+        seen.append(loop.time() - began)
+
+    await broadcaster.serve(watcher, write, view, timeout=timeout, bookmarks=bookmarks)
+    assert seen == pytest.approx(expected)
+    assert loop.time() - began == pytest.approx(timeout)
 
 
 async def test_initial_events_end_with_a_bookmark(api: Any) -> None:
