@@ -352,7 +352,7 @@ async def test_the_controller_has_the_rights_that_it_uses_and_no_others(
                 "cancel own --now",
             ],
         ),
-        ("alice", ["status swap-gpu", "explain swap-gpu"]),
+        ("alice", ["status", "status swap-gpu", "explain swap-gpu", "explain nightly"]),
     ],
 )
 async def test_a_role_reaches_as_far_as_its_commands(
@@ -366,3 +366,6 @@ async def test_a_role_reaches_as_far_as_its_commands(
         status = await asyncio.to_thread(run, arguments)
         said = capfd.readouterr()
         assert status == 0, f"taintctl {command}: {said.err}{said.out}"
+        if name in ("status", "explain", "start"):
+            heard = " ".join((said.out + said.err).split())
+            assert "No controller is at work (nobody holds the Lease taintctl-system/taintctl)" in heard, command
