@@ -109,7 +109,8 @@ class _Host:
                 return 0
             self._waiting_for = ""
             try:
-                return await self._work(discovery, lease)
+                async with Client(self._credentials, self._clock, fence=lease.require) as client:
+                    return await self._work(discovery, lease, client)
             finally:
                 await lease.release()
 
@@ -128,13 +129,14 @@ class _Host:
         log.info("Kubernetes %s at %s, rules at %s", discovery.server_version, self._client.where, version)
         return discovery
 
-    async def _work(self, discovery: Discovery, lease: LeaderElection) -> int:
-        """Everything that the holder of the lease does; when one part ends, all end, before the lease is released."""
+    async def _work(self, discovery: Discovery, lease: LeaderElection, client: Client) -> int:
+        """Everything that the holder of the lease does; when one part ends, all end, before the lease is released.
+        `client` writes only while the lease is fresh."""
         settings = Settings(
             speed=self._options.speed, allow_unverified_approvals=self._options.allow_unverified_approvals
         )
-        cache = LeanCache(self._client, discovery.require_objects(), self._clock)
-        cluster = KubernetesCluster(self._client, discovery, self._clock)
+        cache = LeanCache(client, discovery.require_objects(), self._clock)
+        cluster = KubernetesCluster(client, discovery, self._clock)
         reconciler = Reconciler(cluster, cache, self._clock, settings)
         cache.on_change = reconciler.devices_changed
         operator = Operator(self._credentials, asyncio.get_running_loop(), reconciler.enqueue)

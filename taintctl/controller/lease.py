@@ -106,6 +106,15 @@ class LeaderElection:
                 log.error("the lease could not be renewed for %.0f s", self._times.renew)
                 return
 
+    def require(self) -> None:
+        """For every write: raises Unavailable where the last renewal is too long ago. A process that was frozen for
+        longer than its lease goes on in the middle of what it did, and another one may be at work by then."""
+        late = asyncio.get_running_loop().time() - self._renewed_at
+        if self.holder != self._identity or late >= self._times.renew:
+            raise Unavailable(
+                f"nothing is written, for the lease was last renewed {late:.1f} s ago: another controller may be at work"
+            )
+
     async def release(self) -> None:
         """Lets another controller begin at once. Nothing where it is not ours any more or the server is away."""
         seen = self._seen

@@ -65,6 +65,19 @@ async def test_a_write_that_the_server_turned_away_before_it_began_is_repeated(s
     assert made["metadata"]["name"] == "later"
 
 
+async def test_a_fence_stops_every_write_and_no_read(server: Server) -> None:
+    def fence() -> None:
+        raise Unavailable("not now")
+
+    server.store.create("configmaps", config_map("there"))
+    async with Client(server.credentials(), server.clock, fence=fence) as client:
+        assert await client.get(f"{CONFIG_MAPS}/there", dict[str, Any]) is not None
+        for method, url in (("POST", CONFIG_MAPS), ("PUT", f"{CONFIG_MAPS}/there"), ("DELETE", f"{CONFIG_MAPS}/there")):
+            with pytest.raises(Unavailable, match="not now"):
+                await client.request(method, url, dict[str, Any], body=config_map("there"))
+    assert [found["metadata"]["name"] for found in server.store.list("configmaps")] == ["there"]
+
+
 async def test_a_server_that_is_not_there_is_one_sentence_with_its_address() -> None:
     # Port 9 (discard) of loopback: nothing listens there.
     async with Client(Credentials.static("http://127.0.0.1:9/secret-path"), SystemClock(SPEED)) as client:

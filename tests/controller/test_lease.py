@@ -12,7 +12,7 @@ import pytest_asyncio
 
 from taintctl.adapters.kubernetes.client import Client
 from taintctl.controller.lease import LeaderElection, LeaseTimes
-from taintctl.ports.errors import Forbidden, NotFound
+from taintctl.ports.errors import Forbidden, NotFound, Unavailable
 from tests.adapters.server import Server
 
 LEASES = "leases.coordination.k8s.io"
@@ -116,6 +116,20 @@ async def test_a_holder_whose_lease_was_taken_stops_at_once(server: Server) -> N
         await asyncio.wait_for(lease.keep(), 5)
         await lease.release()
     assert stored(server)["holderIdentity"] == "thief"
+
+
+async def test_nothing_may_be_written_before_the_lease_is_ours_nor_when_it_was_not_renewed(server: Server) -> None:
+    async with server.client() as client:
+        lease = election(client, server, "one")
+        with pytest.raises(Unavailable, match="nothing is written"):
+            lease.require()
+        await lease.acquire()
+        lease.require()
+        await asyncio.sleep(TIMES.renew)
+        with pytest.raises(Unavailable, match=r"was last renewed 0\.[4-9] s ago"):
+            lease.require()
+        await lease.acquire()
+        lease.require()
 
 
 async def test_of_two_that_run_for_it_at_once_one_has_it(server: Server) -> None:

@@ -1,4 +1,4 @@
-"""A sandbox with deploy/ on it in this process, `taintctl run` as real processes beside it, and a record of who wrote."""
+"""A sandbox with deploy/ on it in this process, real `taintctl run` processes beside it, and a record of who wrote."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ class Process:
     async def probes(self, path: str, status: int) -> str:
         """What a probe says, once it has that status."""
         async with asyncio.timeout(PATIENCE):
-            while (found := await self.probe(path))[0] != status:
+            while (found := await self.probe(path))[0] != status:  # noqa: ASYNC110 (another process)
                 await asyncio.sleep(0.02)
         return found[1]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from types import TracebackType
 from typing import Any, Generic, TypeVar
 from urllib.parse import quote
@@ -69,11 +69,14 @@ class Client:
     Reads are retried on 429, 5xx and lost connections; writes only where the server has surely not begun (429, or a
     connection that could not be made), since whether a lost answer was a yes can't be known. Retry delays follow the
     clock's speed; HTTP timeouts do not.
+
+    `fence` is asked right before a write is sent, and raises ClusterError where it must not be.
     """
 
-    def __init__(self, credentials: Credentials, clock: Clock) -> None:
+    def __init__(self, credentials: Credentials, clock: Clock, *, fence: Callable[[], None] = lambda: None) -> None:
         self._credentials = credentials
         self._clock = clock
+        self._fence = fence
         self._session: aiohttp.ClientSession | None = None
         self._connection: Connection | None = None
         self._ssl: Any = True
@@ -247,6 +250,8 @@ class Client:
         if connection is not self._connection:
             self._ssl = connection.ssl_context() if connection.server.startswith("https") else True
             self._connection = connection
+        if method != "GET":
+            self._fence()
         return await self._session.request(
             method,
             URL(connection.server + url_path, encoded=True).update_query(params or {}),
