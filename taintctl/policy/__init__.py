@@ -2,7 +2,7 @@
 
 from taintctl.policy.approval import Tally, people_needed, tally
 from taintctl.policy.checks import CHECKS, Evaluation, evaluate
-from taintctl.policy.digest import compact, covers, digest
+from taintctl.policy.digest import compact, covers, digest, uncovered
 from taintctl.policy.schedule import Due, Occurrence, due, next_occurrences, run_name, schedule_problem
 
 __all__ = [
@@ -21,4 +21,5 @@ __all__ = [
     "run_name",
     "schedule_problem",
     "tally",
+    "uncovered",
 ]

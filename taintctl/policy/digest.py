@@ -6,9 +6,9 @@ import base64
 import binascii
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
-from taintctl.api.plan import Plan, PlannedDevice, Violation
+from taintctl.api.plan import Plan, PlannedDevice, PlannedPod, Violation
 from taintctl.api.policy import EvictionPolicy
 from taintctl.api.reasons import PodEffect
 from taintctl.api.run import CompactPlan
@@ -19,24 +19,19 @@ ENTRY_BYTES = 8
 _WORST_FIRST = tuple(PodEffect)
 
 
-def digest(plan: Plan, policy: EvictionPolicy, violations: Iterable[Violation] = ()) -> str:
-    """64 hex digits over what an approval is for: the devices with their UUIDs, each pod's uid and effect, the
+def digest(plan: Plan, policy: EvictionPolicy, violations: Iterable[Violation] = (), *, run_uid: str = "") -> str:
+    """64 hex digits over what an approval is for: the run, the devices with their UUIDs, each pod's uid and effect, the
     policy's uid and generation, and what is violated. Terminating pods are not in it: nothing happens to them.
     """
-    canonical = [
-        [policy.metadata.name, policy.metadata.uid, policy.metadata.generation],
-        sorted(_device(device) for device in plan.devices),
-        sorted([pod.uid, pod.effect.value] for pod in plan.pods if not pod.terminating),
-        sorted({_violation(violation) for violation in violations}),
-    ]
-    return hashlib.sha256(json.dumps(canonical, separators=(",", ":")).encode()).hexdigest()
+    return compact(plan, policy, violations, run_uid=run_uid).digest
 
 
-def compact(plan: Plan, policy: EvictionPolicy, violations: Iterable[Violation] = ()) -> CompactPlan:
+def compact(
+    plan: Plan, policy: EvictionPolicy, violations: Iterable[Violation] = (), *, run_uid: str = ""
+) -> CompactPlan:
     """What `covers` needs of an approved plan, for a run's status: its size grows by 11 bytes a pod."""
-    said = tuple(violations)
-    return CompactPlan(
-        digest=digest(plan, policy, said),
+    unsealed = CompactPlan(
+        digest="",
         policy_generation=policy.metadata.generation,
         policy_uid=policy.metadata.uid,
         devices=_pack(_device(device) for device in plan.devices),
@@ -45,34 +40,75 @@ def compact(plan: Plan, policy: EvictionPolicy, violations: Iterable[Violation] 
             for effect in PodEffect
             if (packed := _pack([pod.uid] for pod in plan.pods if pod.effect is effect and not pod.terminating))
         },
-        violations=tuple(sorted({_violation(violation) for violation in said})),
+        violations=tuple(sorted({_violation(violation) for violation in violations})),
     )
+    return unsealed.model_copy(update={"digest": _seal(unsealed, run_uid)})
 
 
-def covers(approved: CompactPlan, plan: Plan, policy: EvictionPolicy, violations: Iterable[Violation] = ()) -> bool:
-    """Whether `plan` is the approved one or a smaller: same policy and generation; every device (with its UUID) and
-    every pod (uid) was in it, none with a worse effect; no new violation. What cannot be read covers nothing.
+def _seal(what: CompactPlan, run_uid: str) -> str:
+    """The digest that people approve is over the very fields that are compared later: a status edited to hold more
+    than was approved, or one of another run, does not fit it."""
+    parts = [
+        run_uid,
+        what.policy_uid,
+        what.policy_generation,
+        what.devices,
+        sorted(what.pods.items()),
+        list(what.violations),
+    ]
+    return hashlib.sha256(json.dumps(parts, separators=(",", ":")).encode()).hexdigest()
+
+
+def covers(
+    approved: CompactPlan,
+    plan: Plan,
+    policy: EvictionPolicy,
+    violations: Iterable[Violation] = (),
+    *,
+    run_uid: str = "",
+) -> bool:
+    """Whether `plan` is the approved one or a smaller: same run, policy and generation; every device (with its UUID)
+    and every pod (uid) was in it, none with a worse effect; no new violation. What cannot be read, or does not fit its
+    own digest, covers nothing.
 
     Worst first: Evicted (deleted at once, no budget asked), EvictedLater (the same, but with time to end by itself),
     NotReachedByTaint (taintctl evicts it, and a budget can say no), Tolerates (stays). Better is smaller.
     """
-    if (policy.metadata.uid, policy.metadata.generation) != (approved.policy_uid, approved.policy_generation):
+    as_asked = (policy.metadata.uid, policy.metadata.generation) == (approved.policy_uid, approved.policy_generation)
+    if not as_asked or approved.digest != _seal(approved, run_uid):
         return False
     try:
-        devices = _unpack(approved.devices)
-        allowed = {uid: PodEffect(effect) for effect, packed in approved.pods.items() for uid in _unpack(packed)}
+        devices, allowed = _unpack(approved.devices), _allowed(approved)
     except ValueError:
         return False
-    rank = _WORST_FIRST.index
     return (
         all(_entry(_device(device)) in devices for device in plan.devices)
-        and all(
-            (was := allowed.get(_entry([pod.uid]))) is not None and rank(was) <= rank(pod.effect)
-            for pod in plan.pods
-            if not pod.terminating
-        )
+        and all(_allows(allowed, pod) for pod in plan.pods if not pod.terminating)
         and {_violation(violation) for violation in violations} <= set(approved.violations)
     )
+
+
+def uncovered(approved: CompactPlan, plan: Plan, *, run_uid: str = "") -> frozenset[str]:
+    """The uids of the pods that `covers` finds fault with, each by itself: not in what was approved, with a worse
+    effect, or on a device that was not. Of what cannot be read, all."""
+    pods = [pod for pod in plan.pods if not pod.terminating]
+    try:
+        if approved.digest != _seal(approved, run_uid):
+            raise ValueError("edited")
+        devices, allowed = _unpack(approved.devices), _allowed(approved)
+    except ValueError:
+        return frozenset(pod.uid for pod in pods)
+    new = {device.id for device in plan.devices if _entry(_device(device)) not in devices}
+    return frozenset(pod.uid for pod in pods if not _allows(allowed, pod) or not new.isdisjoint(pod.devices))
+
+
+def _allowed(approved: CompactPlan) -> dict[bytes, PodEffect]:
+    return {uid: PodEffect(effect) for effect, packed in approved.pods.items() for uid in _unpack(packed)}
+
+
+def _allows(allowed: Mapping[bytes, PodEffect], pod: PlannedPod) -> bool:
+    was = allowed.get(_entry([pod.uid]))
+    return was is not None and _WORST_FIRST.index(was) <= _WORST_FIRST.index(pod.effect)
 
 
 def _device(device: PlannedDevice) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from taintctl.api.base import MAX_DURATION, MAX_LISTED
 from taintctl.api.plan import (
@@ -17,7 +17,7 @@ from taintctl.api.plan import (
 )
 from taintctl.api.policy import EvictionPolicy
 from taintctl.api.reasons import ConditionType, Phase, PodEffect, Reason
-from taintctl.api.run import ApprovalStatus, CompactPlan
+from taintctl.api.run import ApprovalStatus
 from taintctl.policy import Evaluation, Tally, compact, covers, digest, evaluate, people_needed, tally
 from taintctl.workflow.look import Look
 from taintctl.workflow.rules import main_rules, selector
@@ -65,7 +65,7 @@ def standing(look: Look, plan: Plan, policy: EvictionPolicy) -> Standing:
         policy=policy,
         evaluation=evaluation,
         needed=people_needed(plan, policy),
-        covered=asked is not None and covers(asked, plan, policy, evaluation.violations),
+        covered=asked is not None and covers(asked, plan, policy, evaluation.violations, run_uid=obs.run.metadata.uid),
         tally=count(look, policy),
     )
 
@@ -157,7 +157,7 @@ def ask(look: Look, now: Standing) -> tuple[Look, Reason]:
     else:
         expires = look.now + look.scaled(now.policy.spec.approval.expires_after)
         asked = ApprovalStatus(
-            asked=compact(now.plan, now.policy, now.violations),
+            asked=compact(now.plan, now.policy, now.violations, run_uid=look.obs.run.metadata.uid),
             asked_at=look.now,
             needed=now.needed,
             expires_at=expires if now.needed else None,
@@ -207,7 +207,7 @@ def with_plan(look: Look, now: Standing) -> Look:
     plan, policy, old = now.plan, now.policy, look.status.plan
     counted = plan.counted_pods
     shown = PlanStatus(
-        digest=digest(plan, policy, now.violations),
+        digest=digest(plan, policy, now.violations, run_uid=look.obs.run.metadata.uid),
         computed_at=plan.computed_at or look.now,
         policy_generation=policy.metadata.generation,
         devices=tuple(
@@ -258,31 +258,3 @@ def summary(plan: Plan) -> str:
     """`4 pods in 2 namespaces on 8 devices`."""
     pods, spaces = plural(len(plan.counted_pods), "pod"), plural(len(plan.namespaces), "namespace")
     return f"{pods} in {spaces} on {plural(len(plan.devices), 'device')}"
-
-
-def late_pods(asked: CompactPlan, plan: Plan, policy: EvictionPolicy) -> frozenset[str]:
-    """The uids of pods that the plan asked about does not have (or has with a milder effect, or on other devices).
-
-    The policy's generation at the asking is taken: an edit since then makes no pod late. Found by halving, since one
-    comparison reads all of what was asked; after the first 100 what is not known to be asked about counts as late."""
-    as_asked = policy.model_copy(
-        update={
-            "metadata": policy.metadata.model_copy(
-                update={"uid": asked.policy_uid, "generation": asked.policy_generation}
-            )
-        }
-    )
-    by_id = {device.id: device for device in plan.devices}
-    late: set[str] = set()
-    work = [tuple(pod for pod in plan.pods if not pod.terminating)]
-    while work:
-        pods = work.pop()
-        held = tuple(by_id[d] for d in sorted({d for pod in pods for d in pod.devices}) if d in by_id)
-        if len(late) < MAX_LISTED and covers(asked, replace(plan, pods=pods, devices=held), as_asked):
-            continue
-        if len(pods) == 1 or len(late) >= MAX_LISTED:
-            late.update(pod.uid for pod in pods)
-            continue
-        half = len(pods) // 2
-        work += [pods[:half], pods[half:]]
-    return frozenset(late)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 from taintctl.api.plan import Plan, PlannedDevice, PlannedPod, Violation
 from taintctl.api.reasons import PodEffect
 from taintctl.api.run import CompactPlan
-from taintctl.policy import compact, covers, digest
+from taintctl.policy import compact, covers, digest, uncovered
 from tests.policy.plans import device, plan, pod, policy
 
 POLICY = policy()
@@ -120,6 +121,49 @@ def test_it_survives_the_status_and_stays_small_with_ten_thousand_pods() -> None
     stored = json.dumps(asked.dump())
     assert len(stored) < 150_000
     assert covers(CompactPlan.model_validate(json.loads(stored)), large, POLICY)
+
+
+def test_another_run_is_another_question() -> None:
+    asked = compact(plan(pod("a")), POLICY, run_uid="run-1")
+    assert covers(asked, plan(pod("a")), POLICY, run_uid="run-1")
+    assert not covers(asked, plan(pod("a")), POLICY, run_uid="run-2")
+    assert digest(plan(pod("a")), POLICY, run_uid="run-1") != digest(plan(pod("a")), POLICY, run_uid="run-2")
+
+
+@pytest.mark.parametrize("field", ["devices", "pods", "violations"])
+def test_a_status_that_was_made_to_hold_more_than_its_digest_covers_nothing(field: str) -> None:
+    """Who may write the status must not be able to widen what somebody else approved."""
+    small = compact(plan(pod("a")), POLICY)
+    more = plan(pod("a"), pod("b"), devices=(device("gpu-0"), device("gpu-1")))
+    large = compact(more, POLICY, (BUDGET,))
+    forged = small.model_copy(update={field: getattr(large, field)})
+    assert not covers(forged, plan(pod("a")), POLICY)
+    assert uncovered(forged, plan(pod("a"))) == {pod("a").uid}
+
+
+def test_pods_that_are_not_covered_are_found_each_by_itself() -> None:
+    def on(name: str, gpu: str, effect: PodEffect = EVICTED) -> PlannedPod:
+        return replace(pod(name, effect), devices=(device(gpu).id,))
+
+    asked = compact(plan(on("same", "gpu-0"), on("worse", "gpu-0", TOLERATES), on("moved", "gpu-0")), POLICY)
+    now = plan(
+        on("same", "gpu-0"),
+        on("worse", "gpu-0"),
+        on("moved", "gpu-1"),
+        on("new", "gpu-0"),
+        replace(on("going", "gpu-0"), terminating=True),
+        devices=(device("gpu-0"), device("gpu-1")),
+    )
+    assert uncovered(asked, now) == {"uid-worse", "uid-moved", "uid-new"}
+    # Another generation of the policy makes no pod late.
+    assert uncovered(compact(plan(on("same", "gpu-0")), policy(generation=2)), plan(on("same", "gpu-0"))) == frozenset()
+
+
+def test_among_ten_thousand_pods_every_late_one_is_found_and_no_other() -> None:
+    """By reading what was approved once: the event loop has a lease to renew meanwhile."""
+    pods = tuple(pod(f"p{i}") for i in range(10_000))
+    asked = compact(plan(*pods[::2]), POLICY)
+    assert uncovered(asked, plan(*pods)) == {p.uid for p in pods[1::2]}
 
 
 names = st.sampled_from([f"p{i}" for i in range(5)])

@@ -354,7 +354,7 @@ def check_gate(observation: Observation, decision: Decision, action: SetEffect, 
     approval = run.status.approval
     assert approval is not None
     assert approval.asked is not None
-    assert covers(approval.asked, plan, policy)
+    assert covers(approval.asked, plan, policy, run_uid=run.metadata.uid)
     counted = tally(
         observation.approvals,
         approval.asked,

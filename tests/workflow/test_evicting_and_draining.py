@@ -421,7 +421,7 @@ def test_a_monitor_with_admin_access_is_not_late() -> None:
     assert world.phase is Phase.IN_MAINTENANCE
 
 
-def test_a_hundred_late_pods_are_enough_to_call_the_rest_late_too() -> None:
+def test_of_many_late_pods_a_hundred_are_listed_and_none_is_evicted() -> None:
     late = [make_pod(f"late-{n:04}", PodEffect.NOT_REACHED_BY_TAINT) for n in range(400)]
     world = draining(WEB)
     world.evicted.clear()

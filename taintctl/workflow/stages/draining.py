@@ -7,13 +7,13 @@ from datetime import timedelta
 
 from taintctl.api.base import MAX_LISTED, format_time
 from taintctl.api.plan import Plan, PlannedPod, PodRef, Verdict
-from taintctl.api.policy import BUILT_IN_POLICY, RollbackFailure
+from taintctl.api.policy import RollbackFailure
 from taintctl.api.reasons import ConditionType, Effect, Phase, PodEffect, Reason
 from taintctl.api.rule import EvictionResult
 from taintctl.api.run import EvictionStatus
+from taintctl.policy import uncovered
 from taintctl.workflow.look import Look
 from taintctl.workflow.model import Action, Decision, EvictPod
-from taintctl.workflow.planning import late_pods
 from taintctl.workflow.rounds import begin_dry_run
 from taintctl.workflow.rules import main_rules, selector
 from taintctl.workflow.text import plural, short, some
@@ -78,7 +78,7 @@ def _sorted_out(look: Look, plan: Plan | None) -> Pods:
     approval = look.status.approval
     if plan is None or approval is None or approval.asked is None:
         return Pods()
-    late = late_pods(approval.asked, plan, look.obs.policy or BUILT_IN_POLICY)
+    late = uncovered(approval.asked, plan, run_uid=look.obs.run.metadata.uid)
     ours = [pod for pod in plan.pods if pod.uid not in late]
     pending = tuple(pod for pod in ours if pod.counted)
     return Pods(
