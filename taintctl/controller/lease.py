@@ -16,12 +16,11 @@ import msgspec
 
 from taintctl.adapters.kubernetes.client import Client, path
 from taintctl.adapters.kubernetes.text import one_line
+from taintctl.controller.defaults import LEASE
 from taintctl.ports.clock import Clock
 from taintctl.ports.errors import ClusterError, Conflict, NotFound, Unavailable
 
 log = logging.getLogger("taintctl.lease")
-
-NAME = "taintctl"
 
 
 @dataclass(frozen=True)
@@ -112,7 +111,7 @@ class LeaderElection:
         late = asyncio.get_running_loop().time() - self._renewed_at
         if self.holder != self._identity or late >= self._times.renew:
             raise Unavailable(
-                f"nothing is written, for the lease was last renewed {late:.1f} s ago: another controller may be at work"
+                f"nothing is written, as the lease was last renewed {late:.1f} s ago: another controller may be at work"
             )
 
     async def release(self) -> None:
@@ -133,7 +132,7 @@ class LeaderElection:
         loop = asyncio.get_running_loop()
         started = loop.time()
         try:
-            found = await self._client.get(self._path(NAME), _Lease)
+            found = await self._client.get(self._path(LEASE), _Lease)
             if found is None:
                 created = await self._create()
                 self._look(created, started)
@@ -174,7 +173,7 @@ class LeaderElection:
         )
 
     async def _create(self) -> _Lease:
-        lease = _Lease(_Meta(name=NAME, namespace=self._namespace), self._renewed(_Spec(lease_transitions=-1)))
+        lease = _Lease(_Meta(name=LEASE, namespace=self._namespace), self._renewed(_Spec(lease_transitions=-1)))
         try:
             return await self._client.request("POST", self._path(), _Lease, body=lease)
         except NotFound as error:
@@ -185,7 +184,9 @@ class LeaderElection:
             ) from None
 
     async def _put(self, old: _Lease, spec: _Spec) -> _Lease:
-        return await self._client.request("PUT", self._path(NAME), _Lease, body=msgspec.structs.replace(old, spec=spec))
+        return await self._client.request(
+            "PUT", self._path(LEASE), _Lease, body=msgspec.structs.replace(old, spec=spec)
+        )
 
     def _path(self, *name: str) -> str:
         return path("apis", "coordination.k8s.io", "v1", "namespaces", self._namespace, "leases", *name)
