@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from dataclasses import dataclass
 from typing import Any
@@ -84,13 +85,7 @@ class Writer:
             case DeleteRule(name, uid):
                 await self.cluster.delete_rule(name, uid=uid)
             case SetEffect():
-                if action.not_after is not None and self.clock.now() > action.not_after:
-                    raise _TooLateError(
-                        f"rule {action.name} was not set to {action.effect}: the reads it rests on are too old by now"
-                    )
-                await self.cluster.set_rule_effect(
-                    action.name, uid=action.uid, resource_version=action.resource_version, effect=action.effect
-                )
+                await self._set_effect(action)
             case EvictPod():
                 return await self._evict(action)
             case AddFinalizer():
@@ -99,6 +94,20 @@ class Writer:
                 rest = tuple(f for f in run.metadata.finalizers if f != FINALIZER)
                 await self._finalizers(run, resource_version, rest)
         return None
+
+    async def _set_effect(self, action: SetEffect) -> None:
+        left = None if action.not_after is None else (action.not_after - self.clock.now()).total_seconds()
+        late = f"rule {action.name} was not set to {action.effect}: the reads it rests on are too old by now"
+        if left is not None and left < 0:
+            raise _TooLateError(late)
+        try:
+            # A slow server and the retries of a 429 take time too.
+            async with asyncio.timeout(left):
+                await self.cluster.set_rule_effect(
+                    action.name, uid=action.uid, resource_version=action.resource_version, effect=action.effect
+                )
+        except TimeoutError:
+            raise _TooLateError(late) from None
 
     async def _finalizers(self, run: MaintenanceRun, resource_version: str, finalizers: tuple[str, ...]) -> None:
         await self.cluster.patch(

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import json
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
+from taintctl.api.base import format_time, parse_time
 from taintctl.api.reasons import Phase
-from tests.scenarios.world import ON_NODE_1, RULES, RUNS, World
+from tests.scenarios.world import APPROVALS, NODE, ON_NODE_1, POD_KEY, RULES, RUNS, World
 
 pytestmark = pytest.mark.looptime
 
@@ -72,3 +77,72 @@ async def test_a_rule_of_somebody_else_that_only_claims_our_run_as_owner_is_left
         await world.until_phase(Phase.SUCCEEDED)
         assert [r["metadata"]["name"] for r in world.rules()] == ["by-hand"]
         assert set(world.deleted_pods) == ON_NODE_1
+
+
+async def test_an_approval_of_a_run_of_the_same_name_that_was_deleted_does_not_count() -> None:
+    """The same plan, seconds later: what was said of the first run is not said of the second."""
+    async with World() as world:
+        world.without_budgets()
+        boss = await world.user("boss@example.com", "taintctl-approver")
+        await world.control()
+        await world.start()
+        await world.until_phase(Phase.AWAITING_APPROVAL)
+        await world.decide(boss, "boss@example.com", "Approve")
+        await world.delete()
+        await world.until(lambda: world.store.find(RUNS, None, "run") is None)
+        await world.start()
+        await world.until_phase(Phase.AWAITING_APPROVAL)
+        asked = world.run().status.approval
+        assert asked is not None
+        assert asked.asked_at is not None
+        (old,) = world.store.list(APPROVALS)
+        assert parse_time(old["metadata"]["creationTimestamp"]) + timedelta(seconds=5) >= asked.asked_at
+        await world.wait(60)
+        assert world.phase() is Phase.AWAITING_APPROVAL
+        world.assert_never_no_execute()
+
+
+async def test_an_approved_plan_that_is_made_larger_in_the_status_by_hand_evicts_nobody() -> None:
+    """Somebody with rights on /status puts his pod's neighbours into what was asked about."""
+    async with World() as world:
+        world.without_budgets()
+        boss = await world.user("boss@example.com", "taintctl-approver")
+        await world.control()
+        await world.start(startAt=format_time(world.clock.now() + timedelta(minutes=5)))
+        await world.until_phase(Phase.AWAITING_APPROVAL)
+        await world.decide(boss, "boss@example.com", "Approve")
+        await world.until(lambda: world.condition("Approved") == "True")
+        await world.kill()
+        world.sandbox.start_pod("team-b", "newcomer", on=NODE, claim="shared-gpu")
+        await world.wait(10)
+        newcomer = world.store.get(POD_KEY, "team-b", "newcomer")["metadata"]["uid"]
+
+        def forge(run: dict[str, Any]) -> None:
+            pods = run["status"]["approval"]["asked"]["pods"]
+            entry = hashlib.sha256(json.dumps([newcomer], separators=(",", ":")).encode()).digest()[:8]
+            pods["Evicted"] = base64.b64encode(base64.b64decode(pods["Evicted"]) + entry).decode()
+
+        world.store.mutate(RUNS, None, "run", forge, subresource="status")
+        await world.control()
+        await world.wait(900)
+        world.assert_never_no_execute()
+        assert world.phase() is not Phase.EVICTING
+        assert world.deleted_pods == []
+
+
+async def test_no_execute_is_not_set_on_reads_that_grew_old_while_the_api_server_held_us_up() -> None:
+    """429 with Retry-After: the client waits and tries again, and the gate's reads are worth ten seconds."""
+    async with World() as world:
+        world.policy()
+        await world.control()
+        await world.start(policyName="policy")
+        await world.until_phase(Phase.NOTICE)
+        await world.until(lambda: {r["spec"]["taint"]["effect"] for r in world.rules()} == {"NoSchedule"})
+        fault = world.sandbox.faults.fail(429, verbs=["patch"], resources=[RULES], retry_after=9, times=2)
+        await world.until(lambda: any(effect == "NoExecute" for _, _, effect in world.effects))
+        assert fault.met == 2
+        passed = world.run().status.eviction
+        assert passed is not None
+        assert passed.started_at is not None
+        patched = next(at for at, _, effect in world.effects if effect == "NoExecute")
+        assert patched - passed.started_at <= timedelta(seconds=10)
