@@ -124,7 +124,11 @@ def _no_devices(target: Target, pools: dict[tuple[str, str], PublishedPool]) -> 
     drivers = {driver for driver, _ in pools}
     of_driver = {name for driver, name in pools if driver == target.driver}
     if target.driver not in drivers:
-        said = f"No ResourceSlice is of driver {target.driver}; {_there_are(drivers, 'driver')}"
+        # A snapshot of a cluster holds this driver's slices alone: what others there are it cannot say.
+        others = (
+            _there_are(drivers, "driver") if drivers else "is it running? kubectl get resourceslices shows them all."
+        )
+        said = f"No ResourceSlice is of driver {target.driver}; {others}"
     elif target.pool is not None and target.pool not in of_driver:
         said = f"Driver {target.driver} has no pool {target.pool}; {_there_are(of_driver, 'pool')}"
     else:
@@ -142,7 +146,7 @@ def _no_devices(target: Target, pools: dict[tuple[str, str], PublishedPool]) -> 
 
 def _there_are(names: set[str], what: str) -> str:
     if not names:
-        return f"there is no {what} at all, is the driver running?"
+        return f"there is no {what} at all."
     first = ", ".join(sorted(names)[:MAX_NAMED])
     more = f" and {len(names) - MAX_NAMED} more" if len(names) > MAX_NAMED else ""
     return f"there {'is' if len(names) == 1 else 'are'} {first}{more}."

@@ -168,7 +168,9 @@ def test_a_target_that_matches_nothing_says_what_there_is(target: Target, messag
 
 
 def test_an_empty_cluster_and_a_long_list_are_said_shortly() -> None:
-    assert "there is no driver at all" in problem(snapshot(), Target(driver=DRIVER)).message
+    assert problem(snapshot(), Target(driver=DRIVER)).message == (
+        f"No ResourceSlice is of driver {DRIVER}; is it running? kubectl get resourceslices shows them all."
+    )
     empty = snapshot(slices=(pool("n1"),))
     assert (
         "There is no device in pool n1; there is no device at all"
