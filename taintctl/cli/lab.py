@@ -11,10 +11,11 @@ from typing import Any
 import yaml
 
 from taintctl.cli.errors import Failure
-from taintctl.cli.manifests import CONTROLLER_ACCOUNT, CONTROLLER_NAMESPACE, installation
+from taintctl.cli.manifests import installation
+from taintctl.controller.defaults import ACCOUNT, NAMESPACE
 from taintctl.sandbox.cluster import Sandbox
 
-CONTROLLER = f"system:serviceaccount:{CONTROLLER_NAMESPACE}:{CONTROLLER_ACCOUNT}"
+CONTROLLER = f"system:serviceaccount:{NAMESPACE}:{ACCOUNT}"
 
 
 @asynccontextmanager
@@ -29,7 +30,7 @@ async def lab(*, nodes: int, gpus_per_node: int, kubernetes: str, speed: float, 
         raise Failure(f"port {port} can't be served on 127.0.0.1 ({error.strerror}); choose another --port") from None
     try:
         sandbox.apply(wanted)
-        sandbox.users.service_account(CONTROLLER_NAMESPACE, CONTROLLER_ACCOUNT)
+        sandbox.users.service_account(NAMESPACE, ACCOUNT)
         yield sandbox
     finally:
         await sandbox.stop()

@@ -14,8 +14,6 @@ from taintctl.cli.errors import Failure
 CHECKOUT = Path(__file__).resolve().parents[2]
 PARTS = ("namespace.yaml", "service-account.yaml", "rbac.yaml", "roles-for-people.yaml", "admission.yaml")
 """Of deploy/. The Deployment stays out: a sandbox runs no containers, the controller runs as a process."""
-CONTROLLER_NAMESPACE, CONTROLLER_ACCOUNT = "taintctl-system", "taintctl"
-"""As in deploy/service-account.yaml."""
 
 
 def installation() -> list[dict[str, Any]]:

@@ -19,15 +19,14 @@ from taintctl.api.policy import BUILT_IN_POLICY, EvictionPolicy
 from taintctl.api.run import MaintenanceRun
 from taintctl.cli.errors import Failure
 from taintctl.cli.text import span
+from taintctl.controller.defaults import LEASE, NAMESPACE
 from taintctl.ports.clock import Clock, SystemClock
 from taintctl.ports.errors import ClusterError
 
 NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
-LEASE = "taintctl-system/taintctl"
-"""Namespace and name of the controller's Lease, as `taintctl run` has them by default."""
 LEASE_SILENCE = timedelta(seconds=60)
 """Four times a lease's duration: more than the clocks of two machines and a slow API server explain."""
-START_CONTROLLER = "look at kubectl -n taintctl-system get pods, or start `taintctl run`"
+START_CONTROLLER = f"look at kubectl -n {NAMESPACE} get pods, or start `taintctl run`"
 INSTALL = "install it with `kubectl apply -k deploy/`, or try `taintctl sandbox`"
 
 
@@ -109,19 +108,19 @@ class Session:
         """One sentence where no controller seems to be at work, by its Lease; empty where one is, or where the caller
         may not read the Lease."""
         try:
-            lease = await self.client.get(
-                f"/apis/coordination.k8s.io/v1/namespaces/{LEASE.replace('/', '/leases/')}", dict
-            )
+            lease = await self.client.get(f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/{LEASE}", dict)
         except ClusterError:
             return ""
         spec = (lease or {}).get("spec") or {}
         renewed = spec.get("renewTime")
         if not spec.get("holderIdentity") or not renewed:
-            return f"No controller is at work (nobody holds the Lease {LEASE}); {START_CONTROLLER}."
+            return f"No controller is at work (nobody holds the Lease {NAMESPACE}/{LEASE}); {START_CONTROLLER}."
         silence = self.clock.now() - parse_time(renewed)
         if silence > LEASE_SILENCE:
             ago = f"{span(silence)} ago"
-            return f"No controller is at work (the Lease {LEASE} was last renewed {ago}); {START_CONTROLLER}."
+            return (
+                f"No controller is at work (the Lease {NAMESPACE}/{LEASE} was last renewed {ago}); {START_CONTROLLER}."
+            )
         return ""
 
     async def patch_spec(self, kind: type[Own], name: str, *, uid: str, **fields: Any) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from taintctl.adapters.kubernetes.client import Client
 from taintctl.adapters.kubernetes.cluster import KubernetesCluster
 from taintctl.adapters.kubernetes.config import ConfigError, Credentials
 from taintctl.adapters.kubernetes.discovery import Discovery, discover
+from taintctl.controller.defaults import NAMESPACE, PROBES_PORT
 from taintctl.controller.lease import LeaderElection, LeaseTimes
 from taintctl.controller.logs import LogFormat, set_up
 from taintctl.controller.operator import Operator
@@ -30,7 +31,6 @@ from taintctl.workflow.model import Settings
 
 log = logging.getLogger("taintctl.controller")
 
-DEFAULT_LEASE_NAMESPACE = "taintctl-system"
 STALE = timedelta(minutes=3)
 """A cache that heard nothing for so long is not ready (bookmarks come every minute)."""
 START_RETRY = 5.0
@@ -44,10 +44,10 @@ class ControllerOptions:
     context: str | None = None
     speed: float = 1.0
     allow_unverified_approvals: bool = False
-    lease_namespace: str = DEFAULT_LEASE_NAMESPACE
+    lease_namespace: str = NAMESPACE
     """The same for every controller of a cluster: it is what keeps a second one from working too."""
     probes_host: str = "0.0.0.0"  # noqa: S104 (the kubelet asks from outside the pod)
-    probes_port: int | None = 8081
+    probes_port: int | None = PROBES_PORT
     """None: no probes; 0: any free port, named in the log."""
     workers: int = 4
     log_format: LogFormat = "text"

@@ -9,6 +9,7 @@ import pytest
 
 from taintctl.api.reasons import Effect
 from taintctl.api.rule import RuleManifest
+from taintctl.cli.lab import bind
 from tests.cli.conftest import Lab
 
 Captured = pytest.CaptureFixture[str]
@@ -187,6 +188,14 @@ def test_a_cluster_without_our_kinds_says_how_to_install(uncontrolled: Lab, caps
         uncontrolled.call(lambda: uncontrolled.sandbox.apply([fresh]))
 
 
+def _may_only_list(lab: Lab, user: str) -> None:
+    rule = {"apiGroups": ["taintctl.dev"], "resources": ["maintenanceruns", "maintenancewindows"], "verbs": ["list"]}
+    role = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": user}}
+    lab.sandbox.users.add(user)
+    lab.sandbox.apply([{**role, "rules": [rule]}, bind(user, user)])
+    lab.sandbox.write_kubeconfig(lab.folder / user, user)
+
+
 def test_without_a_controller_status_explain_and_start_say_so(uncontrolled: Lab, capsys: Captured) -> None:
     nobody = "No controller is at work (nobody holds the Lease taintctl-system/taintctl); "
     assert uncontrolled.run("start", "--driver", "gpu.example.com", "--pool", "gpu-worker-02", "--name", "early") == 0
@@ -195,8 +204,11 @@ def test_without_a_controller_status_explain_and_start_say_so(uncontrolled: Lab,
     assert capsys.readouterr().out.splitlines()[-1].startswith(nobody)
     assert uncontrolled.run("explain", "early") == 0
     assert f"Also:   {nobody}" in capsys.readouterr().out
+    assert uncontrolled.run("status", user="nobody@example.com") == 0  # a viewer
+    assert nobody in capsys.readouterr().out
     # Who may not read Leases is told nothing, right or wrong.
-    assert uncontrolled.run("status", user="nobody@example.com") == 0
+    uncontrolled.call(lambda: _may_only_list(uncontrolled, "lister"))
+    assert uncontrolled.run("status", user="lister") == 0
     assert "No controller" not in capsys.readouterr().out
     lease: dict[str, Any] = {
         "apiVersion": "coordination.k8s.io/v1",

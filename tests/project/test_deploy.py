@@ -11,11 +11,13 @@ import pytest
 import yaml
 
 from taintctl.api.crds import manifests
+from taintctl.cli.commands.run import run
+from taintctl.controller.defaults import ACCOUNT, LEASE, NAMESPACE, PROBES_PORT
+from taintctl.controller.host import ControllerOptions
 
 ROOT = Path(__file__).resolve().parents[2]
 DEPLOY = ROOT / "deploy"
 Object = dict[str, Any]
-NAMESPACE = "taintctl-system"
 CONTROLLER = f"system:serviceaccount:{NAMESPACE}:taintctl"
 NAMESPACED = {"ServiceAccount", "Role", "RoleBinding", "Deployment"}
 
@@ -83,6 +85,20 @@ def test_the_controller_runs_once_and_with_nothing_it_does_not_need() -> None:
         "capabilities": {"drop": ["ALL"]},
     }
     assert {"livenessProbe", "readinessProbe", "resources"} <= container.keys()
+
+
+def test_what_the_controller_and_its_manifests_agree_on() -> None:
+    (container,) = the("Deployment", "taintctl")["spec"]["template"]["spec"]["containers"]
+    assert [port["containerPort"] for port in container["ports"]] == [PROBES_PORT]
+    assert {container[probe]["httpGet"]["port"] for probe in ("livenessProbe", "readinessProbe")} == {"probes"}
+    assert not [argument for argument in container["args"] if "port" in argument]
+    asked = {option.name: option.default for option in run.params}
+    options = ControllerOptions()
+    assert (asked["probes_port"], asked["lease_namespace"]) == (options.probes_port, options.lease_namespace)
+    assert (options.probes_port, options.lease_namespace) == (PROBES_PORT, NAMESPACE)
+    assert the("ServiceAccount", ACCOUNT)["metadata"]["namespace"] == NAMESPACE
+    named = [rule["resourceNames"] for rule in the("Role", "taintctl-lease")["rules"] if "resourceNames" in rule]
+    assert named == [[LEASE]]
 
 
 def rights(role: Object) -> set[tuple[str, str, str]]:

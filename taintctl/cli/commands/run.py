@@ -9,14 +9,11 @@ from typing import Literal
 import click
 
 from taintctl.cli.options import connection_of, connection_options
-
-PROBES_PORT = 8081
-"""As deploy/deployment.yaml has it."""
-LEASE_NAMESPACE = "taintctl-system"
+from taintctl.controller.defaults import NAMESPACE, PROBES_PORT
 
 
 @click.command()
-@click.option("--lease-namespace", default=LEASE_NAMESPACE, show_default=True, help="Where the one Lease lives.")
+@click.option("--lease-namespace", default=NAMESPACE, show_default=True, help="Where the one Lease lives.")
 @click.option(
     "--probes-port",
     type=click.IntRange(0, 65535),
