@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -149,3 +150,17 @@ def test_the_image_has_what_the_lock_has() -> None:
         assert tool in whole
         assert tool not in runtime
     assert "setuptools" in whole  # what the Dockerfile builds the package with
+
+
+def test_the_image_is_built_from_all_that_the_package_needs() -> None:
+    """The wheel of the Dockerfile is made from its COPY lines, of what .dockerignore lets through."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    data = [name for names in project["tool"]["setuptools"]["data-files"].values() for name in names]
+    needed = [*data, "taintctl", "pyproject.toml", project["project"]["readme"], *project["project"]["license-files"]]
+    build, _ = (DEPLOY / "Dockerfile").read_text().rsplit("\nFROM ", 1)
+    copied = {name for line in build.splitlines() if line.startswith("COPY ") for name in line.split()[1:-1]}
+    let_in = {line.removeprefix("!") for line in (ROOT / ".dockerignore").read_text().splitlines()}
+    for name in needed:
+        assert name.partition("/")[0] in copied, name
+        assert name in let_in, name
+    assert {name.partition("/")[0] for name in data} == {"deploy", "policies"}
