@@ -30,6 +30,8 @@ MAX_LISTED = 100
 """Devices and pods listed in a status; more are counted."""
 MAX_HISTORY = 50
 MAX_RULES = 256
+MAX_NODES = 1000
+"""Nodes that a run remembers; a plan with more is refused."""
 
 _DURATION = re.compile(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+(?:\.\d{1,3})?)s)?", re.ASCII)
 DURATION_PATTERN = r"^([0-9]+h)?([0-9]+m)?([0-9]+(\.[0-9]{1,3})?s)?$"

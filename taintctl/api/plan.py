@@ -122,6 +122,11 @@ class Plan:
         return tuple(p for p in self.pods if p.counted)
 
     @property
+    def nodes(self) -> tuple[str, ...]:
+        """Of its devices and of every pod in it, sorted: a device need not be local to the node that uses it."""
+        return tuple(sorted({d.node for d in self.devices if d.node} | {p.node for p in self.pods if p.node}))
+
+    @property
     def namespaces(self) -> frozenset[str]:
         return frozenset(p.namespace for p in self.pods if p.counted)
 

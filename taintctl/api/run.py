@@ -11,6 +11,7 @@ from pydantic import Field, model_validator
 from taintctl.api.base import (
     API_VERSION,
     MAX_HISTORY,
+    MAX_NODES,
     Condition,
     Duration,
     Flag,
@@ -210,6 +211,9 @@ class EvictionStatus(Model):
     terminating: tuple[PodRef, ...] = ()
     late: tuple[PodRef, ...] = ()
     """Pods that came to a target device after the gate."""
+    nodes: Annotated[tuple[str, ...], Field(max_length=MAX_NODES)] = ()
+    """The nodes of the plan's devices and of every pod that held one since the gate: all must have stayed Ready, or a
+    pod that was force-deleted there may still run."""
     evicted_by_taint: int = 0
     evicted_by_taintctl: int = 0
     blocked_by: tuple[str, ...] = ()

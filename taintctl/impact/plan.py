@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+from taintctl.api.base import MAX_NODES
 from taintctl.api.objects import DeviceSelector, Pod, Snapshot
 from taintctl.api.plan import DeviceID, Plan, PlannedPod, PlannedRule, Problem
 from taintctl.api.reasons import PodEffect, Reason
@@ -55,7 +56,7 @@ def build_plan(snapshot: Snapshot, target: Target, *, key: str, value: str) -> P
         _rule(selector, _predict(pools.values(), allocations, selector, key=key, value=value))
         for selector in resolved.selectors
     )
-    return Plan(
+    plan = Plan(
         devices=resolved.devices,
         pods=pods,
         rules=rules,
@@ -63,6 +64,13 @@ def build_plan(snapshot: Snapshot, target: Target, *, key: str, value: str) -> P
         multiple_budgets=multiple,
         computed_at=snapshot.taken_at,
     )
+    if len(plan.nodes) > MAX_NODES:
+        return Problem(
+            Reason.TOO_MANY_RULES,
+            f"The devices and their pods are on {len(plan.nodes)} nodes, and a run minds at most {MAX_NODES}; "
+            "split it into several runs.",
+        )
+    return plan
 
 
 def predict(snapshot: Snapshot, selector: DeviceSelector, *, key: str, value: str) -> DryRunMessage:

@@ -108,7 +108,9 @@ class Reader:
         target = run.spec.target
         if run.status.phase is not None and run.status.phase.ended:
             return None, None, Idleness(Verdict.UNKNOWN, Reason.COMPLETED, "The run has ended."), True
+        eviction = run.status.eviction
         known_nodes = frozenset(d.node for d in run.status.plan.devices if d.node) if run.status.plan else frozenset()
+        known_nodes |= frozenset(eviction.nodes if eviction else ())
         assert target.driver is not None
         scope = Scope(driver=target.driver, pool=target.pool, nodes=tuple(sorted(known_nodes)))
         try:
@@ -121,7 +123,6 @@ class Reader:
         planned = build_plan(snapshot, target, key=key, value=value)
         plan = planned if isinstance(planned, Plan) else None
         selectors = [(rule.driver, rule.pool, rule.device) for rule in run.status.rules if rule.role == "taint"]
-        eviction = run.status.eviction
         idle = idleness(
             snapshot,
             selectors or [(rule.driver, rule.pool, rule.device) for rule in plan.rules] if plan else selectors,

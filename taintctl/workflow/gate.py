@@ -65,7 +65,7 @@ def pass_gate(look: Look) -> tuple[Look, tuple[SetEffect, ...]]:
             )
             rule = rule.model_copy(update={"effect": Effect.NO_EXECUTE, "effect_since": None})
         rules.append(rule)
-    eviction = EvictionStatus(started_at=look.now, pending=len(plan.counted_pods))
+    eviction = EvictionStatus(started_at=look.now, pending=len(plan.counted_pods), nodes=plan.nodes)
     look = look.with_status(
         rules=tuple(rules),
         eviction=eviction,

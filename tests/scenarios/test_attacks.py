@@ -12,9 +12,11 @@ import pytest
 
 from taintctl.api.base import format_time, parse_time
 from taintctl.api.reasons import Phase
-from tests.scenarios.world import APPROVALS, NODE, ON_NODE_1, POD_KEY, RULES, RUNS, World
+from tests.scenarios.world import APPROVALS, DRIVER, NODE, ON_NODE_1, POD_KEY, RULES, RUNS, World
 
 pytestmark = pytest.mark.looptime
+
+OTHER_NODE = "gpu-worker-02"
 
 
 async def draining(world: World, **spec: Any) -> None:
@@ -146,3 +148,77 @@ async def test_no_execute_is_not_set_on_reads_that_grew_old_while_the_api_server
         assert passed.started_at is not None
         patched = next(at for at, _, effect in world.effects if effect == "NoExecute")
         assert patched - passed.started_at <= timedelta(seconds=10)
+
+
+def fabric() -> list[dict[str, Any]]:
+    """A pool whose devices every node can use, as with an appliance in the network, and a pod on the second node."""
+    device = {"name": "port-0", "attributes": {"fabric": {"bool": True}}}
+    return [
+        {
+            "apiVersion": "resource.k8s.io/v1",
+            "kind": "ResourceSlice",
+            "metadata": {"name": "fabric"},
+            "spec": {
+                "driver": DRIVER,
+                "pool": {"name": "fabric", "generation": 1, "resourceSliceCount": 1},
+                "allNodes": True,
+                "devices": [device],
+            },
+        },
+        {
+            "apiVersion": "resource.k8s.io/v1",
+            "kind": "DeviceClass",
+            "metadata": {"name": "fabric"},
+            "spec": {"selectors": [{"cel": {"expression": f"has(device.attributes['{DRIVER}'].fabric)"}}]},
+        },
+        {
+            "apiVersion": "resource.k8s.io/v1",
+            "kind": "ResourceClaim",
+            "metadata": {"namespace": "team-a", "name": "fabric"},
+            "spec": {"devices": {"requests": [{"name": "port", "exactly": {"deviceClassName": "fabric"}}]}},
+        },
+    ]
+
+
+async def test_the_node_of_a_pod_counts_although_the_device_is_local_to_none() -> None:
+    """The node goes silent, the pod is force-deleted, and its process may use the device all the same."""
+    async with World() as world:
+        world.sandbox.apply(fabric())
+        world.sandbox.start_pod("team-a", "uplink", on=OTHER_NODE, claim="fabric")
+        await world.wait(10)
+        assert "team-a/uplink" in world.pods()
+        world.policy()
+        await world.control()
+        await world.start(policyName="policy", target={"driver": DRIVER, "pool": "fabric"}, drain={"timeout": "10m"})
+        await world.until_phase(Phase.EVICTING)
+        world.sandbox.node_silent(OTHER_NODE)
+        await world.until(lambda: "team-a/uplink" in world.deleted_pods)
+        world.store.delete(POD_KEY, "team-a", "uplink", grace_seconds=0)
+        await world.wait(400)
+        assert world.phase() is Phase.DRAINING
+        assert world.condition("DevicesIdle") == "Unknown"
+        assert world.run().status.reason == "NodeNotReady"
+        assert OTHER_NODE in world.run().status.message
+        await world.until_phase(Phase.FAILED, seconds=900)
+        assert "InMaintenance" not in world.seen["run"]
+
+
+async def test_a_node_beyond_the_first_hundred_devices_is_minded_too() -> None:
+    """The status lists a hundred devices; a node that was deleted with its slices must be known all the same."""
+    async with World(nodes=14, gpus_per_node=8) as world:
+        world.policy()
+        await world.control()
+        target = {"driver": DRIVER, "wholeDriver": True}
+        world.policy("all", limits={}, approval={"required": "Never"}, budgets="Ignore")
+        await world.start(policyName="all", target=target, drain={"timeout": "10m"})
+        await world.until_phase(Phase.DRAINING)
+        last = "gpu-worker-14"
+        plan = world.run().status.plan
+        assert plan is not None
+        assert last not in {d.node for d in plan.devices}
+        world.store.delete("nodes", None, last)
+        world.sandbox.remove_slice(last)
+        await world.wait(400)
+        assert world.phase() is Phase.DRAINING
+        assert last in world.run().status.message
+        assert world.condition("DevicesIdle") == "Unknown"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import timedelta
 
-from taintctl.api.base import MAX_LISTED, format_time
+from taintctl.api.base import MAX_LISTED, MAX_NODES, format_time
 from taintctl.api.plan import Plan, PlannedPod, PodRef, Verdict
 from taintctl.api.policy import RollbackFailure
 from taintctl.api.reasons import ConditionType, Effect, Phase, PodEffect, Reason
@@ -111,6 +111,7 @@ def _with_outcomes(look: Look, pods: Pods) -> tuple[Look, str]:
         update={
             "settled_from": old.settled_from or look.now,
             "empty_since": (old.empty_since or look.now) if empty else None,
+            "nodes": _nodes(old, look.obs.plan),
             "pending": len(pods.pending),
             "terminating": _refs(pods.terminating),
             "late": _refs(pods.late),
@@ -127,6 +128,12 @@ def _with_outcomes(look: Look, pods: Pods) -> tuple[Look, str]:
         else ""
     )
     return look.with_status(eviction=eviction), sentence
+
+
+def _nodes(old: EvictionStatus, plan: Plan | None) -> tuple[str, ...]:
+    """Those of pods that came late are remembered too; where there are more than can be, the first stay."""
+    new = [node for node in (plan.nodes if plan is not None else ()) if node not in old.nodes]
+    return (*old.nodes, *new)[:MAX_NODES]
 
 
 def _refs(pods: tuple[PlannedPod, ...]) -> tuple[PodRef, ...]:
