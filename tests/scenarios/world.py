@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from copy import deepcopy
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from pathlib import Path
 from typing import Any, Self
 
@@ -66,7 +68,13 @@ LENIENT = {"limits": {}, "autoApprove": {"maxPods": 20}, "budgets": "Ignore"}
 
 def manifests(*paths: str) -> list[dict[str, Any]]:
     """All objects of the repository's YAML files."""
-    return [doc for path in paths for doc in yaml.safe_load_all((ROOT / path).read_text()) if doc]
+    return [deepcopy(doc) for path in paths for doc in _documents(path)]
+
+
+@cache
+def _documents(path: str) -> tuple[dict[str, Any], ...]:
+    """Parsed once: that takes longer than many a story."""
+    return tuple(doc for doc in yaml.safe_load_all((ROOT / path).read_text()) if doc)
 
 
 class World(AbstractAsyncContextManager["World"]):
