@@ -30,7 +30,9 @@ class TextFormatter(logging.Formatter):
         text = f"{_time(record)} {record.levelname} {record.name}: {record.getMessage()}"
         if record.exc_info:
             text += f" | {self.formatException(record.exc_info)}"
-        return " | ".join(line.strip() for line in text.splitlines() if line.strip())
+        # What objects say (an approval's comment) must not steer a terminal.
+        lines = ("".join(c if c.isprintable() else " " for c in line).strip() for line in text.splitlines())
+        return " | ".join(line for line in lines if line)
 
 
 class JsonFormatter(logging.Formatter):

@@ -83,7 +83,8 @@ class Look:
         return max(self.scaled(policy.spec.dry_run.max_age), self.obs.settings.gate_valid)
 
     def fresh(self, moment: datetime | None) -> bool:
-        return moment is not None and self.now < moment + self.freshness
+        """Never for a moment that has not come: a clock that was set back makes nothing young again."""
+        return moment is not None and moment <= self.now < moment + self.freshness
 
     @property
     def live_now(self) -> bool:

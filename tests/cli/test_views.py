@@ -1,14 +1,16 @@
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
+from taintctl.api.approval import ApprovalDecision
 from taintctl.api.check import check
 from taintctl.api.reasons import Phase, Reason
 from taintctl.api.run import MaintenanceRun
 from taintctl.api.window import MaintenanceWindow
+from taintctl.cli.commands.approval import approval
 from taintctl.cli.follow import News
 from taintctl.cli.views.explain import explain_run, explain_window, next_command, time_limit
 from taintctl.cli.views.ladder import ladder
@@ -267,3 +269,15 @@ def test_watching_appends_what_is_new_once() -> None:
 def test_phases_are_all_known_to_the_ladder() -> None:
     for phase in Phase:
         assert f"] {phase}" in ladder(run(phase=str(phase)).status).plain
+
+
+def test_a_question_that_is_asked_again_is_answered_with_another_approval() -> None:
+    """One of the same name would be taken for said already, and what was said before the asking does not count."""
+
+    def name(asked_at: datetime | None) -> str:
+        said = approval("run", "d" * 64, ApprovalDecision.APPROVE, "alice@example.com", None, asked_at)
+        return str(said["metadata"]["name"])
+
+    first, again = datetime(2026, 12, 1, 21, 0, tzinfo=UTC), datetime(2026, 12, 1, 21, 30, tzinfo=UTC)
+    assert name(first) == name(first)
+    assert len({name(None), name(first), name(again)}) == 3

@@ -320,3 +320,26 @@ def test_a_snapshot_decodes_what_tells_extended_resources_apart() -> None:
     assert status is not None
     assert status.request_mappings is not None
     assert [(m.container_name, m.resource_name) for m in status.request_mappings] == [("c", "example.com/gpu")]
+
+
+def test_a_plan_on_more_nodes_than_a_run_remembers_is_refused() -> None:
+    """One device of the network, shared by a pod on each of 1,000 nodes, and local to one more."""
+    users = [f"p{n}" for n in range(1000)]
+    pods = [pod(name, node=f"node-{name}") for name in users]
+    device = pool("n1", "gpu-0")
+
+    def shared_by(count: int) -> Plan | Problem:
+        cluster = snapshot(
+            slices=(device, pool("n2", "gpu-0")),
+            claims=(claim("shared", result("n1", "gpu-0"), users=tuple(users[:count])),),
+            pods=tuple(pods),
+        )
+        return build_plan(cluster, Target(driver=DRIVER, pool="n1"), key=KEY, value=VALUE)
+
+    most = shared_by(999)
+    assert isinstance(most, Plan)
+    assert len(most.nodes) == 1000
+    refused = shared_by(1000)
+    assert isinstance(refused, Problem)
+    assert refused.reason == Reason.TOO_MANY_RULES
+    assert "1001 nodes" in refused.message

@@ -221,6 +221,15 @@ def test_an_approved_run_waits_for_its_start_and_then_makes_the_dry_run_afresh()
     assert (world.phase, world.status.dry_run.round) == (Phase.NOTICE, 2)
 
 
+def test_a_clock_that_was_set_back_makes_no_dry_run_young_again() -> None:
+    world = asked()
+    world.pass_time(-HOUR)
+    world.step()
+    found = condition(world.status.conditions, "DryRunFresh")
+    assert found is not None
+    assert found.status == "False"
+
+
 def test_a_status_that_lost_its_question_asks_again() -> None:
     world = asked()
     world.run = world.run.model_copy(update={"status": world.status.model_copy(update={"approval": None})})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from datetime import datetime
 from typing import Any
 
 import click
@@ -64,7 +65,8 @@ async def decide(session: Session, name: str, decision: ApprovalDecision, commen
         raise Failure(
             f"the plan of run {name} changed while it was shown; look again: taintctl {decision.lower()} {name}"
         )
-    body = approval(again.name, digest, decision, person, comment)
+    asked_at = again.status.approval.asked_at if again.status.approval is not None else None
+    body = approval(again.name, digest, decision, person, comment, asked_at)
     written = str(body["metadata"]["name"])
     try:
         await session.cluster.create(MaintenanceApproval, body)
@@ -97,10 +99,17 @@ def asked_digest(run: MaintenanceRun) -> str:
 
 
 def approval(
-    run_name: str, digest: str, decision: ApprovalDecision, person: str, comment: str | None
+    run_name: str,
+    digest: str,
+    decision: ApprovalDecision,
+    person: str,
+    comment: str | None,
+    asked_at: datetime | None = None,
 ) -> dict[str, Any]:
-    """The MaintenanceApproval. Its name follows from what it says, so that saying it twice is saying it once."""
-    said = hashlib.sha256("\0".join((run_name, digest, decision, person)).encode()).hexdigest()[:12]
+    """The MaintenanceApproval. Its name follows from what it says and when that was asked, so that saying it twice is
+    saying it once, and a question that is asked again can be answered again."""
+    asked = asked_at.isoformat() if asked_at is not None else ""
+    said = hashlib.sha256("\0".join((run_name, digest, decision, person, asked)).encode()).hexdigest()[:12]
     spec: dict[str, Any] = {
         "runName": run_name,
         "digest": digest,
