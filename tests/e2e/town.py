@@ -22,7 +22,7 @@ from taintctl.sandbox.cluster import Sandbox
 from taintctl.sandbox.store import Event
 
 SPEED = 20.0
-PATIENCE = 60.0
+PATIENCE = 40.0
 """Real seconds that a test waits for what must come; it takes a fraction of that on an idle machine."""
 RUNS = "maintenanceruns.taintctl.dev"
 WINDOWS = "maintenancewindows.taintctl.dev"
