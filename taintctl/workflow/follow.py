@@ -7,6 +7,7 @@ from taintctl.api.reasons import ConditionType, Phase, Reason
 from taintctl.workflow.gate import gate, pass_gate
 from taintctl.workflow.look import AT_ONCE, Look
 from taintctl.workflow.model import Decision
+from taintctl.workflow.next_step import on_policy
 from taintctl.workflow.planning import Refusal
 from taintctl.workflow.rounds import begin_dry_run, new_second_look, read
 from taintctl.workflow.rules import beside
@@ -16,7 +17,8 @@ def follow(look: Look, refused: Refusal) -> Decision:
     """To be blocked, rolled back, or planned anew (by live reads only: a cache that lags makes no plan change); or to
     wait, where nothing could be read."""
     if refused.to is Phase.BLOCKED:
-        return look.block(refused.reason, refused.message, next_step=f"taintctl explain {look.name}")
+        step = on_policy(refused.reason, look.obs.run.spec.policy_name, look.name)
+        return look.block(refused.reason, refused.message, next_step=step)
     if refused.to is Phase.ROLLING_BACK:
         look = look.with_condition(ConditionType.APPROVED, False, refused.reason, refused.message)
         return look.roll_back(refused.reason, Phase.CANCELLED, refused.message)

@@ -99,7 +99,7 @@ def _apart(look: Look, plan: Plan, apart: list[RuleStatus], redo: Redo, waiting:
         return look.block(
             reason,
             f"{message} Nothing is evicted on numbers that differ; it is looked at again.",
-            next_step=f"taintctl explain {look.name}",
+            next_step=f"kubectl describe devicetaintrule {unreadable[0].name}" if unreadable else "taintctl devices",
         )
     if not look.past(dry_run.requested_at, look.obs.settings.poll):
         assert dry_run.requested_at is not None

@@ -298,6 +298,10 @@ def check_shape(observation: Observation, decision: Decision) -> None:
         assert not observation.live, "live reads were asked for, and were there"
         assert decision.actions == ()
         assert decision.status == observation.run.status
+    before, after, name = observation.run.status, decision.status, observation.run.name
+    assert not after.next_step.startswith((f"taintctl explain {name}", f"taintctl status {name}")), "that led here"
+    if after.phase is Phase.BLOCKED and before.phase is not Phase.BLOCKED:
+        assert after.next_step, f"{after.reason}: what now?"
     dumped = decision.status.dump()
     assert RunStatus.model_validate(dumped) == decision.status, "what is stored is what was meant"
     assert len(json.dumps(dumped)) < 100_000

@@ -67,7 +67,7 @@ def test_a_missing_policy_blocks_and_its_coming_starts_the_run_anew() -> None:
     world = World(policy=None, policy_problem=Problem(Reason.POLICY_NOT_FOUND, "There is no EvictionPolicy careful."))
     world.settle()
     assert (world.phase, world.status.reason) == (Phase.BLOCKED, "PolicyNotFound")
-    assert world.status.next_step == "kubectl describe evictionpolicy careful"
+    assert world.status.next_step == "kubectl get evictionpolicies"
     world.pass_time(HOUR).settle()
     assert world.phase is Phase.BLOCKED
     world.policy, world.policy_problem = make_policy(), None

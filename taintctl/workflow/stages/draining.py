@@ -14,6 +14,7 @@ from taintctl.api.run import EvictionStatus
 from taintctl.policy import uncovered
 from taintctl.workflow.look import Look
 from taintctl.workflow.model import Action, Decision, EvictPod
+from taintctl.workflow.next_step import on_use
 from taintctl.workflow.rounds import begin_dry_run
 from taintctl.workflow.rules import main_rules, selector
 from taintctl.workflow.text import plural, short, some
@@ -71,7 +72,7 @@ def decide(look: Look) -> Decision:
     look = look.with_condition(ConditionType.DEVICES_IDLE, _not_idle(look), unproven[0], unproven[1])
     actions = () if look.obs.outcomes else _evictions(look, pods)
     retry = look.scaled(look.obs.settings.eviction_retry) if pods.by_us else look.poll
-    return look.stay(unproven[0], unproven[1], next_step=f"taintctl status {look.name}", actions=actions, requeue=retry)
+    return look.stay(*unproven, next_step=on_use(look, unproven[0]), actions=actions, requeue=retry)
 
 
 def _sorted_out(look: Look, plan: Plan | None) -> Pods:

@@ -6,6 +6,7 @@ from taintctl.api.policy import EvictionPolicy
 from taintctl.api.reasons import ConditionType, Phase, Reason
 from taintctl.workflow.look import AT_ONCE, Look
 from taintctl.workflow.model import Decision
+from taintctl.workflow.next_step import on_plan, on_policy
 from taintctl.workflow.planning import Standing, ask, standing, summary, violated, with_plan, with_tally
 from taintctl.workflow.rounds import new_dry_run, read
 from taintctl.workflow.rules import main_rules, selector
@@ -19,10 +20,11 @@ def decide(look: Look) -> Decision:
     if (unreadable := look.unreadable) is not None:
         return look.say_unreadable(unreadable)
     if (problem := look.policy_problem) is not None:
-        name = obs.run.spec.policy_name
-        return look.block(Reason(problem.reason), problem.message, next_step=f"kubectl describe evictionpolicy {name}")
+        step = on_policy(problem.reason, obs.run.spec.policy_name, look.name)
+        return look.block(Reason(problem.reason), problem.message, next_step=step)
     if obs.plan_problem is not None:
-        return look.block(Reason(obs.plan_problem.reason), obs.plan_problem.message, next_step="taintctl devices")
+        step = on_plan(obs.plan_problem.reason, look.name)
+        return look.block(Reason(obs.plan_problem.reason), obs.plan_problem.message, next_step=step)
     assert obs.plan is not None  # else unreadable
     assert obs.policy is not None  # else a policy problem
     now = standing(look, obs.plan, obs.policy)
@@ -55,7 +57,7 @@ def _agreed(look: Look, now: Standing) -> Decision:
         return look.block(
             Reason.POLICY_VIOLATED,
             f"EvictionPolicy {policy.name} does not allow it: {violated(now.violations)}",
-            next_step=f"taintctl explain {look.name}",
+            next_step=on_policy(Reason.POLICY_VIOLATED, look.obs.run.spec.policy_name, look.name),
         )
     look, reason = ask(look, now)
     look = with_tally(look, standing(look, plan, policy))

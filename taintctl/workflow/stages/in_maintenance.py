@@ -11,6 +11,7 @@ from taintctl.api.reasons import ConditionType, Phase, Reason
 from taintctl.api.run import AtDeadline, Ending, WorkMode
 from taintctl.workflow.look import Look
 from taintctl.workflow.model import Decision, Event
+from taintctl.workflow.next_step import on_use
 from taintctl.workflow.text import EVENT_MAX, MESSAGE_MAX, SENTENCE_MAX, short
 
 
@@ -33,7 +34,7 @@ def decide(look: Look) -> Decision:
             look,
             idle.reason,
             f"The taint stays, for the devices are not proven idle: {idle.message}",
-            f"taintctl status {look.name}",
+            on_use(look, idle.reason),
         )
     return _release(look, Reason.RELEASED if spec.released else Reason.WORK_DONE)
 

@@ -6,6 +6,7 @@ from taintctl.api.base import FINALIZER
 from taintctl.api.reasons import ConditionType, Reason
 from taintctl.workflow.look import AT_ONCE, Look
 from taintctl.workflow.model import AddFinalizer, Decision
+from taintctl.workflow.next_step import on_policy
 from taintctl.workflow.rounds import begin_dry_run
 from taintctl.workflow.text import some
 
@@ -27,8 +28,8 @@ def decide(look: Look) -> Decision:
     if (unreadable := look.unreadable) is not None:
         return look.say_unreadable(unreadable)
     if (problem := look.policy_problem) is not None:
-        name = obs.run.spec.policy_name
-        return look.block(Reason(problem.reason), problem.message, next_step=f"kubectl describe evictionpolicy {name}")
+        step = on_policy(problem.reason, obs.run.spec.policy_name, look.name)
+        return look.block(Reason(problem.reason), problem.message, next_step=step)
     if obs.earlier_runs:
         return look.stay(
             Reason.DEVICE_IN_OTHER_RUN,
