@@ -1,4 +1,4 @@
-"""Where the controller can't work it says so in one line and ends with status 1; where a right is missing it names it."""
+"""Where it can not work the controller says so in one line and ends with status 1; a missing right it names."""
 
 from __future__ import annotations
 
