@@ -65,14 +65,15 @@ def tally(
     asked: CompactPlan,
     policy: EvictionPolicy,
     *,
-    verified: bool,
+    verified_since: datetime | None,
     allow_unverified: bool,
     asked_at: datetime | None,
 ) -> Tally:
     """Counts the approvals of one run for the plan that was `asked` about at `asked_at`.
 
-    An Approve counts for that digest alone, from somebody who may, once a person, and only where the cluster proves
-    who wrote it (`verified`) or that was waived. One written before the asking is of an earlier run of that name.
+    An Approve counts for that digest alone, from somebody who may, once a person, and only where the cluster proved
+    who wrote it at that time (`verified_since`) or that was waived. One written before the asking answers an earlier
+    question.
     A Deny needs less, since stopping is safe: it counts unverified too, and for another digest if written since the
     asking (the plan may have changed while somebody read it). One Deny wins over any number of approvals.
     """
@@ -103,13 +104,14 @@ def tally(
                     "It is for another plan than the one asked about now; look at the plan and decide again.",
                 )
             )
-        elif not (verified or allow_unverified):
+        elif not (allow_unverified or _proven(approval, verified_since)):
             ignored.append(
                 Ignored(
                     approval.name,
                     Reason.APPROVERS_UNVERIFIED,
-                    "Nothing in this cluster proves who wrote it; apply the ValidatingAdmissionPolicy of deploy/, "
-                    "or start the controller with --allow-unverified-approvals.",
+                    "Nothing in this cluster proved who wrote it when it was written; apply the "
+                    "ValidatingAdmissionPolicy of deploy/, delete this approval and approve again, or start the "
+                    "controller with --allow-unverified-approvals.",
                 )
             )
         elif who in given:
@@ -132,6 +134,11 @@ def _order(approval: MaintenanceApproval) -> tuple[datetime, str]:
 def _before(approval: MaintenanceApproval, asked_at: datetime | None) -> bool:
     created = approval.metadata.creation_timestamp
     return created is not None and asked_at is not None and created + CLOCK_SKEW < asked_at
+
+
+def _proven(approval: MaintenanceApproval, since: datetime | None) -> bool:
+    created = approval.metadata.creation_timestamp
+    return since is not None and (created is None or created >= since)
 
 
 def _given(approval: MaintenanceApproval) -> GivenApproval:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, Protocol
 
 from taintctl.api.check import Own
@@ -93,8 +93,9 @@ class Cluster(SnapshotSource, Protocol):
         """The Eviction API with `preconditions.uid`; one try, its answer as a value. Raises only Unavailable."""
         ...
 
-    async def approvals_verified(self) -> bool:
-        """Whether the admission policy that holds `approver` to the caller's name is there and bound with Deny."""
+    async def approvals_verified(self) -> datetime | None:
+        """Since when the admission policy that holds `approver` to the caller's name has been there and bound with
+        Deny; None where it is not. What was written before proves nothing."""
         ...
 
     async def record_event(self, involved: dict[str, Any], *, event_type: str, reason: str, message: str) -> None:

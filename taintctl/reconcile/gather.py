@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from taintctl.api.approval import MaintenanceApproval
 from taintctl.api.check import FieldProblem, check
@@ -93,14 +93,16 @@ class Reader:
             )
         return checked.obj, None
 
-    async def _approvals(self, run: MaintenanceRun) -> tuple[tuple[MaintenanceApproval, ...], bool, Problem | None]:
+    async def _approvals(
+        self, run: MaintenanceRun
+    ) -> tuple[tuple[MaintenanceApproval, ...], datetime | None, Problem | None]:
         if run.status.approval is None:
-            return (), False, None
+            return (), None, None
         try:
             found = await self.cluster.list(MaintenanceApproval)
             verified = await self.cluster.approvals_verified()
         except ClusterError as error:
-            return (), False, Problem(Reason.CLUSTER_UNREADABLE, f"Approvals can't be read: {error.message}")
+            return (), None, Problem(Reason.CLUSTER_UNREADABLE, f"Approvals can't be read: {error.message}")
         return valid_approvals(found, run.name), verified, None
 
     async def _cluster(self, run: MaintenanceRun, live: bool) -> tuple[Plan | None, Problem | None, Idleness, bool]:

@@ -255,7 +255,7 @@ class Reconciler:
         run_raw = await self._cluster.get(MaintenanceRun, run_name) if run_name else None
         if run_raw is not None:
             self.enqueue(MaintenanceRun, run_name)
-        verified = self._settings.allow_unverified_approvals or await self._cluster.approvals_verified()
+        verified = self._settings.allow_unverified_approvals or await self._cluster.approvals_verified() is not None
         status = approval_status(raw, run_raw, verified, self._clock.now())
         await self._store_small(MaintenanceApproval, raw, status)
 

@@ -57,7 +57,8 @@ class Observation:
     policy_problem: Problem | None
     approvals: tuple[MaintenanceApproval, ...]
     """Those whose spec.runName is this run's and that have no problems."""
-    approvals_verified: bool
+    approvals_verified: datetime | None
+    """Since when the cluster proves who writes an approval; None: it does not."""
     rules: tuple[DeviceTaintRule, ...]
     """Live: the rules that this run made, also those whose labels or owner somebody took off."""
     plan: Plan | None

@@ -79,7 +79,7 @@ def count(look: Look, policy: EvictionPolicy) -> Tally:
         obs.approvals,
         approval.asked,
         policy,
-        verified=obs.approvals_verified,
+        verified_since=obs.approvals_verified,
         allow_unverified=obs.settings.allow_unverified_approvals,
         asked_at=approval.asked_at,
     )

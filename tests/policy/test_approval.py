@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -45,10 +45,20 @@ def test_the_built_in_policy_asks_even_for_a_plan_that_hits_nobody() -> None:
     assert people_needed(plan(devices=()), policy(autoApprove={"maxPods": 0})) == 0
 
 
+EVER = NOW - timedelta(days=1)
+
+
 def count(
     *approvals: MaintenanceApproval, by: EvictionPolicy | None = None, verified: bool = True, allow: bool = False
 ) -> Tally:
-    return tally(approvals, ASKED, by or policy(), verified=verified, allow_unverified=allow, asked_at=NOW)
+    return tally(
+        approvals,
+        ASKED,
+        by or policy(),
+        verified_since=EVER if verified else None,
+        allow_unverified=allow,
+        asked_at=NOW,
+    )
 
 
 def ok(name: str, who: str, **how: Any) -> MaintenanceApproval:
@@ -89,7 +99,9 @@ def test_an_approval_from_before_the_asking_is_of_an_earlier_run() -> None:
     assert (found.given, reasons(found)) == ((), [("one", Reason.OTHER_PLAN)])
     assert count(ok("one", "alice", at=NOW - timedelta(seconds=5))).complete(1)
     assert count(ok("one", "alice", at=None)).complete(1)
-    never_asked = tally([ok("one", "alice")], ASKED, policy(), verified=True, allow_unverified=False, asked_at=None)
+    never_asked = tally(
+        [ok("one", "alice")], ASKED, policy(), verified_since=EVER, allow_unverified=False, asked_at=None
+    )
     assert never_asked.complete(1)
 
 
@@ -105,6 +117,17 @@ def test_unverified_approvals_count_only_where_that_was_waived() -> None:
     found = count(ok("one", "alice"), verified=False)
     assert (found.given, reasons(found)) == ((), [("one", Reason.APPROVERS_UNVERIFIED)])
     assert count(ok("one", "alice"), verified=False, allow=True).complete(1)
+
+
+def test_an_approval_that_was_written_before_the_cluster_proved_who_writes_does_not_count() -> None:
+    """Whoever forged one while the admission policy was not there must not have it count once it is."""
+    early = ok("one", "alice")
+
+    def since(moment: datetime) -> Tally:
+        return tally([early], ASKED, policy(), verified_since=moment, allow_unverified=False, asked_at=NOW)
+
+    assert reasons(since(NOW + timedelta(seconds=1))) == [("one", Reason.APPROVERS_UNVERIFIED)]
+    assert since(NOW).complete(1)
 
 
 def test_one_deny_wins_over_any_number_of_approvals() -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from taintctl.api.base import format_time, parse_time
 from taintctl.api.reasons import Phase
-from tests.scenarios.world import APPROVALS, DRIVER, NODE, ON_NODE_1, POD_KEY, RULES, RUNS, World
+from tests.scenarios.world import APPROVALS, DRIVER, NODE, ON_NODE_1, POD_KEY, RULES, RUNS, World, manifests
 
 pytestmark = pytest.mark.looptime
 
@@ -222,3 +222,27 @@ async def test_a_node_beyond_the_first_hundred_devices_is_minded_too() -> None:
         assert world.phase() is Phase.DRAINING
         assert last in world.run().status.message
         assert world.condition("DevicesIdle") == "Unknown"
+
+
+async def test_an_approval_that_was_forged_while_the_admission_policy_was_away_does_not_count_when_it_is_back() -> None:
+    async with World() as world:
+        world.without_budgets()
+        (policy,) = manifests("deploy/admission.yaml")[:1]
+        name = policy["metadata"]["name"]
+        world.store.delete("validatingadmissionpolicies.admissionregistration.k8s.io", None, name)
+        mallory = await world.user("mallory@example.com", "taintctl-approver")
+        await world.control()
+        await world.start()
+        await world.until_phase(Phase.AWAITING_APPROVAL)
+        await world.decide(mallory, "boss@example.com", "Approve")
+        await world.wait(30)
+        assert world.run().status.reason == "ApproversUnverified"
+        world.sandbox.apply(manifests("deploy/admission.yaml"))
+        await world.wait(300)
+        assert world.phase() is Phase.AWAITING_APPROVAL
+        world.assert_never_no_execute()
+        boss = await world.user("boss@example.com", "taintctl-approver")
+        (forged,) = world.store.list(APPROVALS)
+        world.store.delete(APPROVALS, None, forged["metadata"]["name"])
+        await world.decide(boss, "boss@example.com", "Approve")
+        await world.until_phase(Phase.IN_MAINTENANCE)

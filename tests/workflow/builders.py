@@ -222,7 +222,7 @@ class World:
             policy=self.policy,
             policy_problem=self.policy_problem,
             approvals=self.approvals,
-            approvals_verified=self.verified,
+            approvals_verified=NOW - timedelta(days=1) if self.verified else None,
             rules=tuple(self.rules.values()),
             plan=self.plan,
             plan_problem=self.plan_problem,

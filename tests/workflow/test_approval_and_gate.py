@@ -383,7 +383,7 @@ def minds_changed(look: Look) -> Look:
         (changed(plan=make_plan(["a", "b", "c"])), Reason.PLAN_CHANGED),
         (changed(plan=make_plan(["a", "b"], pools=["node-2"])), Reason.PLAN_CHANGED),
         (changed(approvals=()), Reason.PLAN_CHANGED),
-        (changed(approvals_verified=False), Reason.PLAN_CHANGED),
+        (changed(approvals_verified=None), Reason.PLAN_CHANGED),
         (changed(problems=(FieldProblem("spec", "no"),)), Reason.WAITING_FOR_START),
         (spec(paused=True), Reason.WAITING_FOR_START),
         (spec(cancelled=True), Reason.WAITING_FOR_START),

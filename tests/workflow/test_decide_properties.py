@@ -194,7 +194,7 @@ CHANGES: st.SearchStrategy[Change] = st.one_of(
     st.sampled_from(
         [
             observed(approvals=()),
-            observed(approvals_verified=False),
+            observed(approvals_verified=None),
             observed(earlier_runs=("other",)),
             observed(problems=(FieldProblem("spec.devcie", "is not a field", Reason.UNKNOWN_FIELD),)),
             observed(policy=None, policy_problem=Problem(Reason.POLICY_NOT_FOUND, "There is no policy.")),
@@ -363,7 +363,7 @@ def check_gate(observation: Observation, decision: Decision, action: SetEffect, 
         observation.approvals,
         approval.asked,
         policy,
-        verified=observation.approvals_verified,
+        verified_since=observation.approvals_verified,
         allow_unverified=False,
         asked_at=approval.asked_at,
     )

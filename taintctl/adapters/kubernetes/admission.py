@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 import msgspec
 
 from taintctl.adapters.kubernetes.client import Client, path
 from taintctl.api.approval import MaintenanceApproval
 from taintctl.api.base import GROUP, VERSION
+from taintctl.api.objects import Meta
 from taintctl.ports.errors import Forbidden
 
 POLICY_NAME = "taintctl-approvals"
@@ -57,6 +60,7 @@ class _PolicySpec(_Part, frozen=True):
 
 
 class _Policy(_Part, frozen=True):
+    metadata: Meta = Meta()
     spec: _PolicySpec = _PolicySpec()
 
 
@@ -68,19 +72,26 @@ class _BindingSpec(_Part, frozen=True):
 
 
 class _Binding(_Part, frozen=True):
+    metadata: Meta = Meta()
     spec: _BindingSpec = _BindingSpec()
 
 
-async def approvals_verified(client: Client) -> bool:
-    """True only where the policy and a binding of it are there and let nothing past. Raises ClusterError."""
+async def approvals_verified(client: Client) -> datetime | None:
+    """Since when the policy and a binding of it have been there; None where they are not, or let something past.
+    Raises ClusterError."""
     try:
         policy = await client.get(path(*GROUP_VERSION, "validatingadmissionpolicies", POLICY_NAME), _Policy)
         if policy is None or not policy_holds(policy.spec):
-            return False
+            return None
         bindings = await client.list(path(*GROUP_VERSION, "validatingadmissionpolicybindings"), _Binding)
     except Forbidden:
-        return False  # what can't be looked at is not verified
-    return any(binding_holds(binding.spec) for binding in bindings.items)
+        return None  # what can't be looked at is not verified
+    since = [_created(binding.metadata) for binding in bindings.items if binding_holds(binding.spec)]
+    return max(_created(policy.metadata), min(since)) if since else None
+
+
+def _created(meta: Meta) -> datetime:
+    return meta.creation_timestamp or datetime.min.replace(tzinfo=UTC)
 
 
 def policy_holds(spec: _PolicySpec) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any
 
 from taintctl.adapters.kubernetes.admission import approvals_verified
@@ -137,7 +138,7 @@ class KubernetesCluster:
 
     # the rest
 
-    async def approvals_verified(self) -> bool:
+    async def approvals_verified(self) -> datetime | None:
         return await approvals_verified(self._client)
 
     async def record_event(self, involved: dict[str, Any], *, event_type: str, reason: str, message: str) -> None:
