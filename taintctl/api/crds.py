@@ -35,12 +35,12 @@ _AGE = _column("Age", ".metadata.creationTimestamp", "date")
 COLUMNS: Mapping[type[Own], tuple[Schema, ...]] = {
     MaintenanceWindow: (
         _column("Schedule", ".spec.schedule.cron"),
+        _column("Timezone", ".spec.schedule.timeZone"),
         _column("Next", ".status.nextStart", about="When the next run starts, in UTC."),
         _column("Duration", ".spec.schedule.duration"),
         _column("Active", ".status.activeRun", about="The run that has not ended."),
         _column("Suspend", ".spec.suspend", "boolean"),
         _column("Ready", _condition("Ready", "reason")),
-        _column("Zone", ".spec.schedule.timeZone", wide=True),
         _column("Once", ".spec.schedule.start", wide=True, about="The one start of a window without cron."),
         _column("Last", ".status.lastStart", wide=True),
         _column("Policy", ".spec.policyName", wide=True),
@@ -56,6 +56,7 @@ COLUMNS: Mapping[type[Own], tuple[Schema, ...]] = {
         _column("Deadline", ".spec.deadline"),
         _column("Window", ".spec.trigger.windowName", wide=True),
         _column("Message", ".status.message", wide=True),
+        _column("Next", ".status.nextStep", wide=True, about="What a person would do next."),
         _AGE,
     ),
     EvictionPolicy: (

@@ -80,8 +80,11 @@ def test_a_run_waits_for_earlier_runs_on_its_devices_and_names_them() -> None:
     world = World(earlier_runs=("monday", "tuesday"))
     world.settle()
     assert (world.phase, world.status.reason) == (Phase.PENDING, "DeviceInOtherRun")
-    assert "monday, tuesday" in world.status.message
+    assert "monday, tuesday have a device of this run's target" in world.status.message
     assert world.status.next_step == "taintctl status monday"
+    world.earlier_runs = ("tuesday",)
+    world.step()
+    assert "tuesday has a device of this run's target; this run waits until that one has ended" in world.status.message
     world.earlier_runs = ()
     world.until(Phase.DRY_RUN)
 

@@ -101,7 +101,8 @@ def run_spec(template: Template, given: dict[str, Any], now: datetime, caller: s
     spec: dict[str, Any] = dict(template.raw)
     begins: datetime = given["start_at"] or now
     lasts: timedelta = given["duration"] or template.lasts or DEFAULT_TIME
-    spec["deadline"] = format_time(given["deadline"] or begins + lasts)
+    # Whole seconds, as people write them and kubectl's columns have room for.
+    spec["deadline"] = format_time(given["deadline"] or (begins + lasts).replace(microsecond=0))
     if given["start_at"]:
         spec["startAt"] = format_time(given["start_at"])
     if given["policy"]:

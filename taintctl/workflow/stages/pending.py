@@ -31,9 +31,10 @@ def decide(look: Look) -> Decision:
         step = on_policy(problem.reason, obs.run.spec.policy_name, look.name)
         return look.block(Reason(problem.reason), problem.message, next_step=step)
     if obs.earlier_runs:
+        have, they = ("has", "that one has") if len(obs.earlier_runs) == 1 else ("have", "those have")
         return look.stay(
             Reason.DEVICE_IN_OTHER_RUN,
-            f"{some(obs.earlier_runs)} has a device of this run's target; this run waits until that one has ended.",
+            f"{some(obs.earlier_runs)} {have} a device of this run's target; this run waits until {they} ended.",
             next_step=f"taintctl status {obs.earlier_runs[0]}",
             requeue=look.scaled(obs.settings.idle_check),
         )
