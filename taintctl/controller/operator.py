@@ -35,7 +35,7 @@ AGAIN_AFTER = 1.0
 """Seconds before credentials are read again that the server has refused."""
 LOOK_EVERY = 0.2
 BEGIN_TIMEOUT = 60.0
-"""Seconds that kopf may take until it watches every kind; it tries for 54 s to reach a server that is away."""
+"""Seconds that kopf may take until it watches every kind."""
 LOST_AFTER = 2.0
 """Seconds that kopf may go on without one of its watches."""
 
@@ -84,7 +84,7 @@ class Operator:
                 self._one_loop()
             except Exception as error:  # whatever ends it, it begins anew
                 said = self._credentials.connection.redact(f"{type(error).__name__}: {error}")
-                log.warning("the watch of our objects ended (%s); it starts again", one_line(said, 200))
+                log.warning("the watch of our objects ended (%s); it starts again", one_line(said, 300))
             if time.monotonic() - began > LAST_BACKOFF:
                 delay = FIRST_BACKOFF
             self.restarts += 1
@@ -131,21 +131,30 @@ class Operator:
             if running.done():
                 await running
             elif not self._stop.is_set():
-                raise WatchLost("one of its watches has ended")
+                why = lost.result()
+                raise WatchLost(
+                    f"one of its watches has ended: {why.args[0] if why and why.args else 'no reason given'}"
+                )
         finally:
             with self._lock:
                 self._end = None
 
-    async def _until_lost(self) -> None:
-        """Returns when a watch of kopf's has ended and kopf has not: its shutdown can hang for ever on a request that
-        it means to cancel and does not (1.45.2, clients/api.py, request_cancel_callback), and then nobody watches."""
+    async def _until_lost(self) -> BaseException | None:
+        """Returns, with what ended it, when a watch of kopf's has ended and kopf has not: its shutdown can hang for
+        ever on a request that it means to cancel and does not (1.45.2, clients/api.py, request_cancel_callback), and
+        then nobody watches."""
         complete = False
         missing = 0.0
+        seen: set[asyncio.Task[Any]] = set()
         while missing < (LOST_AFTER if complete else BEGIN_TIMEOUT):
             await asyncio.sleep(LOOK_EVERY)
-            self.watches = sum(task.get_name().startswith("watcher for ") for task in asyncio.all_tasks())
+            watchers = {task for task in asyncio.all_tasks() if task.get_name().startswith("watcher for ")}
+            seen |= watchers
+            self.watches = len(watchers)
             complete = complete or self.watches >= len(KINDS)
             missing = missing + LOOK_EVERY if self.watches < len(KINDS) else 0.0
+        ended = (task for task in seen if task.done() and not task.cancelled())
+        return next((error for task in ended if (error := task.exception()) is not None), None)
 
     def _registry(self) -> kopf.OperatorRegistry:
         registry = kopf.OperatorRegistry()
@@ -201,5 +210,7 @@ def settings() -> kopf.OperatorSettings:
     chosen.watching.chunk_size = 500
     chosen.networking.request_timeout = 30
     chosen.networking.connect_timeout = 5
+    # Its default tries for 54 s without a word of ours: better to end soon, say why (a right is missing), begin anew.
+    chosen.networking.error_backoffs = (1.0, 2.0)
     chosen.process.ultimate_exiting_timeout = None  # it would kill the whole process
     return chosen
