@@ -162,8 +162,14 @@ class Reconciler:
                 await self._say_unreadable(run, error)
                 raise
             decision = decide(observation, self._clock.now())
-            applied = await self._writer.apply(run, decision)
-            self._wake_window(run)
+            phase = decision.status.phase
+            moved = phase != run.status.phase
+            try:
+                applied = await self._writer.apply(run, decision)
+            finally:
+                if moved or (phase is not None and phase.ended):
+                    # Also where only a part was done: the phase may have been stored.
+                    self._wake_window(run)
             if decision.need_live:
                 live = True
                 continue
@@ -171,7 +177,6 @@ class Reconciler:
             if not applied.complete:
                 live = False
                 continue
-            moved = decision.status.phase != run.status.phase
             if moved or outcomes or decision.requeue_after == timedelta(0):
                 live = False
                 continue

@@ -31,7 +31,7 @@ from tests.scenarios.world import CLAIMS, MONITOR, NODE, ON_NODE_1, RULES, World
 
 pytestmark = pytest.mark.looptime
 
-LEFT_ALONE = 45.0
+LEFT_ALONE = 30.0
 """Seconds after which whatever was still to be evicted would have been."""
 
 
@@ -395,7 +395,12 @@ EFFECT_IN = {Phase.NOTICE: "NoSchedule", Phase.EVICTING: "NoExecute", Phase.DRAI
 
 @pytest.mark.parametrize(
     ("phase", "what"),
-    [(p, e) for p in WITH_RULES_BEFORE_MAINTENANCE for e in EDITS if e != EFFECT_IN.get(p, "None")],
+    [
+        (p, e)
+        for p in WITH_RULES_BEFORE_MAINTENANCE
+        for e in EDITS
+        if e != EFFECT_IN.get(p, "None") and (e not in ("key", "value") or p is Phase.NOTICE)
+    ],
 )
 async def test_a_rule_touched_by_hand_before_maintenance_stops_the_run(phase: Phase, what: str) -> None:
     async with roomy() as world:
@@ -414,14 +419,14 @@ async def test_a_rule_touched_by_hand_before_maintenance_stops_the_run(phase: Ph
         assert warnings(world, status.reason)
 
 
-@pytest.mark.parametrize("what", [e for e in EDITS if e != "NoExecute"])
+@pytest.mark.parametrize("what", ["deleted", "selector", "NoSchedule", "None"])
 async def test_a_rule_touched_by_hand_in_maintenance_is_left_alone_until_somebody_releases(what: str) -> None:
     async with roomy() as world:
         await bring_to(world, Phase.IN_MAINTENANCE, work={"mode": "Duration", "duration": "1m"})
         edit(world, what)
         moment = world.clock.now()
         spec = [r["spec"] for r in rules_of(world)]
-        await world.wait(120)
+        await world.wait(75)
         status = world.run().status
         assert (status.phase, status.reason) == (
             Phase.IN_MAINTENANCE,
@@ -521,7 +526,7 @@ async def test_a_later_deadline_gives_a_waiting_run_more_time_and_voids_nothing(
         await world.wait(60)
         await world.patch(deadline=format_time(start + timedelta(hours=2)))
         await world.until_phase(Phase.IN_MAINTENANCE, seconds=42 * 60)
-        await world.wait(10 * 60)
+        await world.wait(5 * 60)
         assert world.phase() is Phase.IN_MAINTENANCE
         assert world.run().status.reason == "WaitingForWork"
 
