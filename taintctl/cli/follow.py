@@ -14,7 +14,7 @@ from taintctl.api.reasons import Phase
 from taintctl.api.run import HistoryEntry, MaintenanceRun
 from taintctl.cli.errors import DONE, FAILED, Failure
 from taintctl.cli.session import Session
-from taintctl.cli.text import Line, console, line, say, styled
+from taintctl.cli.text import Line, console, fitted, line, say, styled
 from taintctl.cli.views.run import phase_style, run_view
 from taintctl.ports.errors import Unavailable
 
@@ -50,10 +50,12 @@ async def follow(session: Session, name: str, reached: Reached, *, from_start: b
 
 
 async def _live(session: Session, name: str, reached: Reached) -> MaintenanceRun:
-    with Live(console=console(), auto_refresh=False, vertical_overflow="crop") as live:
+    out = console()
+    with Live(console=out, auto_refresh=False, vertical_overflow="crop") as live:
         async for run, problem in _states(session, name):
             page = run_view(run, await session.policy_of(run), session.clock.now())
-            live.update(Group(*([line(styled(problem, "yellow"))] if problem else []), *page), refresh=True)
+            page = [*([line(styled(problem, "yellow"))] if problem else []), *page]
+            live.update(Group(*fitted(page, out)), refresh=True)
             if not problem and reached(run):
                 return run
     raise AssertionError("states never end")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
+import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
@@ -11,7 +13,9 @@ from typing import Any
 import yaml
 
 from taintctl.cli.errors import Failure
+from taintctl.cli.fit import Command
 from taintctl.cli.manifests import installation
+from taintctl.cli.text import command
 from taintctl.controller.defaults import ACCOUNT, NAMESPACE
 from taintctl.sandbox.cluster import Sandbox
 
@@ -57,6 +61,20 @@ def _of_a_sandbox(path: Path) -> bool:
     except (OSError, UnicodeDecodeError, yaml.YAMLError):
         return False
     return isinstance(found, dict) and [c.get("name") for c in found.get("clusters") or ()] == ["sandbox"]
+
+
+def program() -> str:
+    """How this taintctl is called in another terminal: by its path where the name alone would not find it."""
+    own = Path(sys.executable).parent / "taintctl"
+    return str(own) if shutil.which("taintctl") is None and own.exists() else "taintctl"
+
+
+def environment(kubeconfig: Path) -> list[Command]:
+    """The exports with which the commands that follow work in another terminal."""
+    lines = [command(f"  export KUBECONFIG={kubeconfig}")]
+    if program() != "taintctl":
+        lines.append(command(f"  export PATH={Path(program()).parent}:$PATH"))
+    return lines
 
 
 def bind(role: str, user: str) -> dict[str, Any]:

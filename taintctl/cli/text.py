@@ -11,6 +11,8 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
+from taintctl.cli.fit import Command, Row, fit
+
 Line = Text
 Cell = str | Text
 MAX_CELL = 512
@@ -37,7 +39,7 @@ def clean(value: object, limit: int = MAX_CELL) -> str:
 
 def line(*parts: Cell) -> Line:
     """One line from plain strings (made harmless) and styled parts."""
-    out = Text()
+    out = Command() if any(isinstance(part, Command) for part in parts) else Text()
     for part in parts:
         out.append_text(part if isinstance(part, Text) else Text(clean(part, 4096)))
     return out
@@ -45,6 +47,11 @@ def line(*parts: Cell) -> Line:
 
 def styled(value: object, style: str) -> Text:
     return Text(clean(value), style=style)
+
+
+def command(text: object) -> Command:
+    """Something to copy into a shell: in one piece however narrow the terminal is."""
+    return Command(clean(text, 4096))
 
 
 def heading(title: str) -> Line:
@@ -56,23 +63,21 @@ def table(header: Sequence[str], rows: Iterable[Sequence[Cell]], *, indent: int 
     cells = [[Text(title, style=HEAD) for title in header]]
     cells += [[value if isinstance(value, Text) else Text(clean(value)) for value in row] for row in rows]
     widths = [max(cell_len(row[column].plain) for row in cells) for column in range(len(header))]
-    lines = []
-    for row in cells:
-        out = Text(" " * indent)
-        for column, value in enumerate(row):
-            out.append_text(value)
-            if column < len(header) - 1:
-                out.append(" " * (widths[column] - cell_len(value.plain) + 3))
-        out.rstrip()
-        lines.append(out)
-    return lines
+    return [Row(row, widths, indent) for row in cells]
 
 
 def fields(pairs: Iterable[tuple[str, Cell]], *, indent: int = 0) -> list[Line]:
     """`Name:  value` lines with the values in one column."""
-    rows = [(name, value) for name, value in pairs]
-    width = max((len(name) for name, _ in rows), default=0) + 3
-    return [line(" " * indent, Text(f"{name}:".ljust(width), style=DIM), value) for name, value in rows]
+    names, values = [], []
+    for name, value in pairs:
+        names.append(Text(f"{name}:", style=DIM))
+        values.append(value if isinstance(value, Text) else Text(clean(value, 4096)))
+    width = max((cell_len(name.plain) for name in names), default=0)
+    widest = max((cell_len(value.plain) for value in values), default=0)
+    return [
+        Command("").append_text(row) if isinstance(row.row_cells[1], Command) else row
+        for row in (Row(both, (width, widest), indent, gap=2) for both in zip(names, values, strict=True))
+    ]
 
 
 def span(delta: timedelta) -> str:
@@ -108,16 +113,6 @@ def when(at: datetime | None, now: datetime) -> str:
     return "-" if at is None else f"{moment(at)} ({relative(at, now)})"
 
 
-def plural(count: int, noun: str, many: str = "") -> str:
-    return f"{count} {noun}" if count == 1 else f"{count} {many or noun + 's'}"
-
-
-def listed(names: Sequence[str], limit: int = 3) -> str:
-    """`a, b, c and 4 more`."""
-    shown = ", ".join(names[:limit])
-    return shown if len(names) <= limit else f"{shown} and {len(names) - limit} more"
-
-
 def console(*, stderr: bool = False) -> Console:
     """A console for the stream as it is now: no colour when it is no terminal or NO_COLOR is set, no markup, no
     wrapping that would break a table when piped."""
@@ -126,13 +121,20 @@ def console(*, stderr: bool = False) -> Console:
     )
 
 
+def fitted(lines: Iterable[Line], out: Console) -> list[Line]:
+    """Lines as a terminal of this width shows them whole; elsewhere (a pipe, a file) as they are."""
+    if not out.is_terminal:
+        return list(lines)
+    return [part for item in lines for part in fit(item, out.width)]
+
+
 def say(lines: Iterable[Line] | Line | str, *, stderr: bool = False) -> None:
     """Prints lines; what the stream's encoding cannot show is replaced, not raised."""
     out = console(stderr=stderr)
     if isinstance(lines, str):
         lines = line(lines)
     encoding = getattr(out.file, "encoding", None) or "utf-8"
-    for item in [lines] if isinstance(lines, Text) else lines:
+    for item in fitted([lines] if isinstance(lines, Text) else lines, out):
         try:
             item.plain.encode(encoding)
         except UnicodeEncodeError:

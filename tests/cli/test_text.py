@@ -7,7 +7,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from taintctl.cli.text import clean, fields, line, listed, moment, plural, relative, say, span, styled, table, when
+from taintctl.cli.text import clean, fields, line, moment, relative, say, span, styled, table, when
 
 
 @pytest.mark.parametrize(
@@ -101,9 +101,3 @@ def test_moments_name_their_zone_and_their_distance() -> None:
     assert relative(start, start - timedelta(hours=2)) == "in 120m"
     assert when(start, start + timedelta(minutes=3)) == "2026-12-01 20:00:00 UTC (3m ago)"
     assert when(None, start) == "-"
-
-
-def test_counting_words() -> None:
-    assert (plural(1, "pod"), plural(2, "pod"), plural(2, "policy", "policies")) == ("1 pod", "2 pods", "2 policies")
-    assert listed(["a", "b", "c", "d"]) == "a, b, c and 1 more"
-    assert listed(["a"]) == "a"

@@ -12,10 +12,11 @@ from taintctl.api.approval import ApprovalDecision, MaintenanceApproval
 from taintctl.api.base import API_VERSION
 from taintctl.api.reasons import Phase
 from taintctl.api.run import MaintenanceRun
+from taintctl.api.text import plural
 from taintctl.cli.errors import Failure
 from taintctl.cli.options import on_cluster
 from taintctl.cli.session import Session
-from taintctl.cli.text import clean, line, plural, say
+from taintctl.cli.text import clean, line, say
 from taintctl.cli.views import plan as plan_view
 from taintctl.cli.views.run import target_text
 from taintctl.ports.errors import Conflict

@@ -7,7 +7,7 @@ import asyncio
 import click
 
 from taintctl.cli.commands.sandbox import KUBERNETES
-from taintctl.cli.text import heading, line, say, styled
+from taintctl.cli.text import command, heading, line, say, styled
 
 
 @click.command()
@@ -32,7 +32,7 @@ def demo(nodes: int, gpus_per_node: int, kubernetes: str, speed: float, keep: bo
 
 
 async def _tell(nodes: int, gpus_per_node: int, kubernetes: str, speed: float, keep: bool) -> None:
-    from taintctl.cli.lab import until_interrupted
+    from taintctl.cli.lab import environment, until_interrupted
     from taintctl.cli.story.stage import stage
     from taintctl.cli.story.window import Story
 
@@ -48,13 +48,13 @@ async def _tell(nodes: int, gpus_per_node: int, kubernetes: str, speed: float, k
             [
                 line(""),
                 line("The sandbox stays up, in memory, until Ctrl-C. Look around in another terminal:"),
-                line(f"  export KUBECONFIG={ready.admin_kubeconfig}"),
-                line("  kubectl get mw,mr,ma,evp"),
-                line(f"  kubectl describe mr {story.run}"),
-                line(f"  taintctl status {story.run}"),
-                line("  taintctl devices"),
-                line(f"  taintctl start --driver gpu.example.com --pool {story.pool} --wait"),
-                line("  kubectl get devicetaintrules -w"),
+                *environment(ready.admin_kubeconfig),
+                command("  kubectl get mw,mr,ma,evp"),
+                command(f"  kubectl describe mr {story.run}"),
+                command(f"  taintctl status {story.run}"),
+                command("  taintctl devices"),
+                command(f"  taintctl start --driver gpu.example.com --pool {story.pool} --wait"),
+                command("  kubectl get devicetaintrules -w"),
             ]
         )
         await until_interrupted(asyncio.Event())

@@ -10,11 +10,12 @@ from taintctl.api.check import Checked
 from taintctl.api.objects import DeviceTaintRule
 from taintctl.api.reasons import Effect, Phase, Reason
 from taintctl.api.run import MaintenanceRun
+from taintctl.api.text import plural
 from taintctl.cli.errors import DONE, Failure
 from taintctl.cli.follow import Reached, ended, follow, outcome
 from taintctl.cli.options import on_cluster
 from taintctl.cli.session import Session
-from taintctl.cli.text import clean, plural, say
+from taintctl.cli.text import clean, say
 from taintctl.ports.errors import ClusterError, Conflict, NotFound
 
 wait_option = click.option("--wait", is_flag=True, help="Follow the run until that has come about.")

@@ -13,12 +13,13 @@ from taintctl.api.base import API_VERSION, format_time
 from taintctl.api.plan import Plan, PlanCounts, PlannedDevice, Problem
 from taintctl.api.policy import EvictionPolicy
 from taintctl.api.reasons import PodEffect
+from taintctl.api.text import plural
 from taintctl.cli.errors import DONE, FAILED, Failure
 from taintctl.cli.options import on_cluster, output_option, target_options
 from taintctl.cli.output import emit
 from taintctl.cli.session import Session
 from taintctl.cli.targets import Template, from_file, from_flags, from_window, target_of
-from taintctl.cli.text import BAD, GOOD, Line, heading, line, plural, say, styled, table
+from taintctl.cli.text import BAD, GOOD, Line, heading, line, say, styled, table
 from taintctl.cli.views import plan as plan_view
 from taintctl.cli.views.run import target_text
 from taintctl.impact import build_plan
@@ -180,11 +181,11 @@ def _notes(plan: Plan) -> dict[str, str]:
     """What to say beside a pod: when it goes, and what it is."""
     notes = {}
     for pod in plan.pods:
-        said = [f"on {', '.join(d.device for d in pod.devices[:4])}"] if pod.devices else []
+        said = [f"{', '.join(d.device for d in pod.devices[:4])}"] if pod.devices else []
         said += [f"after {pod.toleration_seconds}s"] if pod.toleration_seconds is not None else []
         said += ["terminating, not counted"] if pod.terminating else []
         said += ["adminAccess: keeps no device busy"] if pod.admin_access and pod.effect is PodEffect.TOLERATES else []
-        notes[pod.key] = ", ".join(said)
+        notes[pod.key] = "; ".join(said)
     return notes
 
 

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import click
 
+from taintctl.api.text import plural
 from taintctl.cli.errors import FAILED, Failure
-from taintctl.cli.text import Line, heading, line, plural, say
+from taintctl.cli.text import Line, command, heading, line, say
 
 KUBERNETES = ("1.37", "1.36")
 
@@ -83,21 +84,23 @@ async def _with_controller(account: Path, speed: float, stop: asyncio.Event) -> 
 
 
 def _introduction(admin: Path, account: Path, speed: float, controller: bool) -> list[Line]:
+    from taintctl.cli.lab import environment, program
+
     factor = f" --speed {speed:g}" if speed != 1 else ""
     lines = [
         line("Its state is in memory and gone when it stops (Ctrl-C). taintctl is installed on it. Look around:"),
         line(""),
-        line(f"  export KUBECONFIG={admin}"),
-        line("  kubectl get nodes,resourceslices"),
-        line("  kubectl get pods -A -o wide"),
-        line("  taintctl devices"),
-        line("  taintctl plan --driver gpu.example.com --pool gpu-worker-01"),
-        line("  taintctl start --driver gpu.example.com --pool gpu-worker-01 --wait"),
+        *environment(admin),
+        command("  kubectl get nodes,resourceslices"),
+        command("  kubectl get pods -A -o wide"),
+        command("  taintctl devices"),
+        command("  taintctl plan --driver gpu.example.com --pool gpu-worker-01"),
+        command("  taintctl start --driver gpu.example.com --pool gpu-worker-01 --wait"),
         line(""),
     ]
     if controller:
         lines.append(line("The controller runs here too; its log follows."))
     else:
         lines.append(line("No controller runs yet; in another terminal:"))
-        lines.append(line(f"  taintctl run --kubeconfig {account}{factor} --probes-host 127.0.0.1"))
+        lines.append(command(f"  {program()} run --kubeconfig {account}{factor} --probes-host 127.0.0.1"))
     return lines

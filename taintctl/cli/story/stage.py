@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,10 +14,11 @@ from typing import TypeVar
 from rich.text import Text
 
 from taintctl.cli.errors import Failure
+from taintctl.cli.fit import moved, wrap
 from taintctl.cli.lab import CONTROLLER, bind, kubeconfig_file, lab
 from taintctl.cli.session import Session
 from taintctl.cli.story.witness import Witness
-from taintctl.cli.text import HEAD, clean, say
+from taintctl.cli.text import HEAD, Line, clean, console, say
 from taintctl.sandbox.cluster import Sandbox
 
 T = TypeVar("T")
@@ -26,6 +27,8 @@ OPERATOR, APPROVER = "olga@example.com", "ada@example.com"
 PATIENCE = 60.0
 """Real seconds that one step of a story may take on a slow machine, beside its waits (300 s of the sandbox's time)."""
 POLL = 0.1
+INDENT = 3
+"""Columns that everything below a title is moved to the right."""
 STOP_TIMEOUT = 10.0
 
 
@@ -48,15 +51,15 @@ class Stage:
         say(Text(f"{self.step}. {text}", style=HEAD))
 
     def tell(self, text: str) -> None:
-        """A sentence or two, wrapped at 100 columns."""
-        row = ""
-        for word in clean(text, 2000).split(" "):
-            if row and len(row) + 1 + len(word) > 97:
-                say(Text(f"   {row}"))
-                row = word
-            else:
-                row = f"{row} {word}" if row else word
-        say(Text(f"   {row}"))
+        """A sentence or two, wrapped at 100 columns, or at the terminal's width where that is less."""
+        out = console()
+        width = min(100, out.width) if out.is_terminal else 100
+        for part in wrap(Text(clean(text, 2000)), width - INDENT):
+            say(moved(part, INDENT))
+
+    def show(self, lines: Iterable[Line]) -> None:
+        """A table beside what is told."""
+        say(moved(row, INDENT) for row in lines)
 
     async def until(self, what: str, look: Callable[[], Awaitable[T | None]]) -> T:
         """Looks again and again until there is something. Raises Failure with what was waited for, and what is."""

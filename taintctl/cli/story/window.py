@@ -13,6 +13,7 @@ from taintctl.api.approval import ApprovalDecision
 from taintctl.api.base import API_VERSION, LABEL_WINDOW, condition, format_time
 from taintctl.api.reasons import Agreement, ConditionType, Phase, PodEffect
 from taintctl.api.run import MaintenanceRun
+from taintctl.api.text import plural, some
 from taintctl.api.window import MaintenanceWindow
 from taintctl.cli.commands.approval import approval, decide
 from taintctl.cli.commands.devices import read as read_devices
@@ -24,27 +25,17 @@ from taintctl.cli.manifests import shipped
 from taintctl.cli.story.stage import APPROVER, OPERATOR, Stage
 from taintctl.cli.story.witness import PODS
 from taintctl.cli.targets import from_window
-from taintctl.cli.text import listed, plural, say, span
+from taintctl.cli.text import span
 from taintctl.cli.views import plan as plan_view
 from taintctl.cli.views.devices import device_table, user_text
-from taintctl.cli.views.ladder import ladder
+from taintctl.cli.views.ladder import RUNGS, ladder
 from taintctl.ports.errors import Forbidden, Invalid
 from taintctl.sandbox.fleet import DRIVER, node_name
 
 WINDOW, POLICY, NEWCOMER = "firmware-night", "night-shift", "newcomer"
 LEAD = timedelta(seconds=12)
 """How long before its start the window is made; the dry run and the approval happen in it (planAhead)."""
-WAY = (
-    Phase.PENDING,
-    Phase.DRY_RUN,
-    Phase.AWAITING_APPROVAL,
-    Phase.NOTICE,
-    Phase.EVICTING,
-    Phase.DRAINING,
-    Phase.IN_MAINTENANCE,
-    Phase.RELEASING,
-    Phase.SUCCEEDED,
-)
+WAY = (Phase.PENDING, *RUNGS)
 
 
 def policy_manifest() -> dict[str, Any]:
@@ -127,7 +118,7 @@ class Story:
             f"{plural(len(nodes), 'node')} with {plural(len(devices), 'GPU')}. {self.pool} is to get new firmware; "
             f"this is what uses its {plural(len(here), 'device')}:"
         )
-        say(device_table(here))
+        stage.show(device_table(here))
         users = [user for device in here for user in device.users]
         stage.require(any(user.extended for user in users), f"a pod on {self.pool} has its GPU as an extended resource")
         stage.require(all(user.state == "Running" for user in users), f"every pod on {self.pool} runs")
@@ -180,7 +171,7 @@ class Story:
         reached = [p for p in plan.pods if p.effect in (PodEffect.EVICTED, PodEffect.EVICTED_LATER)]
         missed = [p for p in plan.pods if p.effect is PodEffect.NOT_REACHED_BY_TAINT]
         stage.tell("taintctl counts for itself, and finds what the control plane does not:")
-        say(plan_view.pods(plan.pods, plan.more_pods))
+        stage.show(plan_view.pods(plan.pods, plan.more_pods))
         stage.require(
             all(rule.spec.taint.effect == "None" for rule in rules), "the dry run's rules have the effect None"
         )
@@ -188,7 +179,7 @@ class Story:
         stage.require(counted == len(reached), "the message counts just the pods that the taint reaches")
         stage.require(bool(missed), "the pod with an extended resource is named, though the message leaves it out")
         stage.require(not stage.witness.marked, "no pod was touched by the dry run")
-        names = listed([f"{p.namespace}/{p.name}" for p in missed])
+        names = some([f"{p.namespace}/{p.name}" for p in missed])
         stage.tell(
             f"The message's {plural(counted, 'pod')} are agreed on. {names} would have kept its GPU while the control "
             f"plane says “Completed”: taintctl evicts it itself."
@@ -201,8 +192,8 @@ class Story:
         template = await from_window(stage.operator, WINDOW)
         careful, own = [await judge(stage.operator, template, name) for name in ("careful", POLICY)]
         stage.tell(f"Counts against the limits of EvictionPolicy {POLICY}:")
-        say(plan_view.counts(own.counts, own.policy.spec))
-        say(plan_view.violations(own.evaluation.warnings, "Warning"))
+        stage.show(plan_view.counts(own.counts, own.policy.spec))
+        stage.show(plan_view.violations(own.evaluation.warnings, "Warning"))
         stage.tell(
             f"Under policies/careful.yaml, which respects budgets, this plan would be blocked: {_first(careful)}"
         )
@@ -270,7 +261,7 @@ class Story:
         settled = (gate - at) * stage.speed
         stage.require(settled >= timedelta(seconds=10), "NoSchedule stood for 10 s at least (by the sandbox's speed)")
         stage.tell(
-            f"After {span(settled)} of the sandbox's time a second rule of effect None ({listed(second)}) gave a fresh "
+            f"After {span(settled)} of the sandbox's time a second rule of effect None ({some(second)}) gave a fresh "
             f"message. Plan, policy and approval were read live once more, and still hold."
         )
 
@@ -296,7 +287,7 @@ class Story:
         ours = sorted(name for name, pod in marked.items() if pod.by == CONTROLLER)
         stage.tell(
             f"NoExecute: the taint evicted {plural(len(marked) - len(ours), 'pod')}, and taintctl evicted "
-            f"{listed(ours)} through the Eviction API, which honours budgets."
+            f"{some(ours)} through the Eviction API, which honours budgets."
         )
         for kind in (ConditionType.EVICTED, ConditionType.DEVICES_IDLE):
             found = condition(status.conditions, kind)
@@ -312,7 +303,7 @@ class Story:
         busy = [user for device in devices for user in device.users if not user.admin_access]
         stage.require(not busy, f"no pod uses a device of {self.pool}")
         monitors = sorted({user_text(user) for device in devices for user in device.users})
-        watching = f" (only {listed(monitors)} still watches)" if monitors else ""
+        watching = f" (only {some(monitors)} still watches)" if monitors else ""
         stage.tell(f"{plural(len(devices), 'GPU')} of {self.pool} are empty{watching}; their firmware is changed now.")
 
         async def turned_away() -> str | None:
@@ -324,7 +315,7 @@ class Story:
         run = await self.now()
         stage.require(run.status.phase is Phase.IN_MAINTENANCE, "the devices are still in maintenance")
         stage.tell(f"A new pod, team-a/{NEWCOMER}, wants a GPU there and has to wait: “{message}”")
-        say(ladder(run.status))
+        stage.show([ladder(run.status)])
 
     async def release(self) -> None:
         stage = self.stage
@@ -355,7 +346,7 @@ class Story:
         untouched = [n for n, uid in elsewhere.items() if n in now and now[n]["uid"] == uid]
         stage.require(set(untouched) == set(elsewhere), "pods on other nodes were not touched")
         stage.require(not any("deletionTimestamp" in now[n] for n in untouched), "none of them is terminating")
-        say(ladder(run.status))
+        stage.show([ladder(run.status)])
         stage.tell(
             f"{' → '.join(been)}. {plural(len(stage.witness.marked), 'pod')} went, each of them in the approved plan; "
             f"{plural(len(untouched), 'pod')} elsewhere did not notice. Nothing of ours is left."

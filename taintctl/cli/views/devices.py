@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from taintctl.api.text import plural, some
 from taintctl.cli.fleet import Device, User
-from taintctl.cli.text import WARN, Cell, Line, line, listed, plural, styled, table
+from taintctl.cli.text import WARN, Cell, Line, line, styled, table
 
 
 def device_table(devices: Sequence[Device], *, wide: bool = False) -> list[Line]:
@@ -30,7 +31,7 @@ def _row(device: Device, wide: bool) -> list[Cell]:
     users += [f"claim {name} (no pod)" for name in device.idle_claims]
     taints = [str(taint) for taint in device.taints]
     limit = 1000 if wide else 3
-    return [*row, listed(users, limit) or "-", styled(listed(taints, limit), WARN) if taints else "-"]
+    return [*row, some(users, limit) or "-", styled(some(taints, limit), WARN) if taints else "-"]
 
 
 def user_text(user: User) -> str:

@@ -9,8 +9,9 @@ from taintctl.api.base import condition, format_duration
 from taintctl.api.policy import EvictionPolicy, RollbackFailure
 from taintctl.api.reasons import ConditionType, Effect, Phase, Reason
 from taintctl.api.run import AtDeadline, MaintenanceRun, WorkMode
+from taintctl.api.text import plural
 from taintctl.api.window import MaintenanceWindow
-from taintctl.cli.text import Cell, Line, fields, heading, line, moment, plural, relative, span, when
+from taintctl.cli.text import Cell, Line, command, fields, heading, line, moment, relative, span, when
 from taintctl.cli.views.words import WORDS
 
 SILENT_CONTROLLER = timedelta(seconds=30)
@@ -42,7 +43,7 @@ def explain_run(run: MaintenanceRun, policy: EvictionPolicy | None, now: datetim
     limit = None if phase.ended else time_limit(run, policy)
     if limit is not None:
         pairs.append(("Until", f"{moment(limit.at)} ({relative(limit.at, now)}); {limit.then}"))
-    pairs.append(("Next", next_command(run, now)))
+    pairs.append(("Next", command(next_command(run, now))))
     return lines + fields(pairs, indent=2)
 
 
@@ -155,7 +156,7 @@ def explain_window(window: MaintenanceWindow, problems: tuple[str, ...], now: da
     pairs.append(("Next start", when(status.next_start, now)))
     pairs.append(("Last start", when(status.last_start, now)))
     pairs.append(("Active run", status.active_run or "none"))
-    pairs.append(("Next", _window_next(window, problems)))
+    pairs.append(("Next", command(_window_next(window, problems))))
     return lines + fields(pairs, indent=2)
 
 

@@ -8,7 +8,8 @@ from typing import Protocol
 from taintctl.api.plan import PlanCounts
 from taintctl.api.policy import ApprovalRequired, Limits, PolicySpec
 from taintctl.api.reasons import PodEffect
-from taintctl.cli.text import BAD, GOOD, WARN, Cell, Line, heading, line, plural, styled, table
+from taintctl.api.text import plural
+from taintctl.cli.text import BAD, GOOD, WARN, Cell, Line, heading, line, styled, table
 
 EFFECTS: dict[PodEffect, tuple[str, str]] = {
     PodEffect.EVICTED: ("the taint deletes them at once", ""),
@@ -73,8 +74,10 @@ def pods(
         rows: list[list[Cell]] = []
         for pod in shown:
             key = f"{pod.namespace}/{pod.name}"
-            rows.append([key, pod.owner or "no owner: nothing brings it back", (notes or {}).get(key, "")])
-        lines.extend(table(("POD", "OWNER", ""), rows, indent=2))
+            stays = effect is PodEffect.TOLERATES
+            owner = pod.owner or ("no owner" if stays else "no owner: nothing brings it back")
+            rows.append([key, owner, (notes or {}).get(key, "")])
+        lines.extend(table(("POD", "OWNER", "HOLDS" if notes else ""), rows, indent=2))
         if len(group) > len(shown):
             lines.append(line(f"  and {len(group) - len(shown)} more (-o wide shows them)"))
     if more:

@@ -9,6 +9,7 @@ from taintctl.api.policy import EvictionPolicy
 from taintctl.api.reasons import Agreement, Phase
 from taintctl.api.run import MaintenanceRun, RuleStatus, RunStatus, WorkMode
 from taintctl.api.target import Target
+from taintctl.api.text import some
 from taintctl.cli.text import (
     BAD,
     DIM,
@@ -16,10 +17,10 @@ from taintctl.cli.text import (
     WARN,
     Cell,
     Line,
+    command,
     fields,
     heading,
     line,
-    listed,
     moment,
     span,
     styled,
@@ -185,9 +186,9 @@ def _eviction(status: RunStatus, now: datetime) -> list[Line]:
         ("Still there", f"{eviction.pending} to go, {len(eviction.terminating)} terminating"),
     ]
     if eviction.terminating:
-        pairs.append(("Terminating", listed([f"{p.namespace}/{p.name}" for p in eviction.terminating], 5)))
+        pairs.append(("Terminating", some([f"{p.namespace}/{p.name}" for p in eviction.terminating], 5)))
     if eviction.late:
-        late = listed([f"{p.namespace}/{p.name}" for p in eviction.late], 5)
+        late = some([f"{p.namespace}/{p.name}" for p in eviction.late], 5)
         pairs.append(("Came late", styled(f"{late}: not in the approved plan, so taintctl leaves them", WARN)))
     pairs += [("Blocked by", styled(blocker, WARN)) for blocker in eviction.blocked_by[:5]]
     if eviction.idle_proven_at:
@@ -245,4 +246,4 @@ def _history(status: RunStatus, wide: bool) -> list[Line]:
 
 def _next_step(run: MaintenanceRun) -> list[Line]:
     step = run.status.next_step or ("nothing to do" if _ended(run) else "wait; the run goes on by itself")
-    return [line(heading("Next: "), step)]
+    return [line(heading("Next: "), command(step))]

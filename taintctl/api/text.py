@@ -1,0 +1,16 @@
+"""Counts and names in sentences, the same everywhere."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+def plural(count: int, noun: str, many: str = "") -> str:
+    """`1 pod`, `2 pods`; `many` where it is not the noun and an s."""
+    return f"{count} {noun}" if count == 1 else f"{count} {many or noun + 's'}"
+
+
+def some(names: Sequence[str], limit: int = 3) -> str:
+    """`a, b, c and 4 more`."""
+    shown = ", ".join(names[:limit])
+    return shown if len(names) <= limit else f"{shown} and {len(names) - limit} more"
