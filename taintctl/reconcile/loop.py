@@ -8,10 +8,9 @@ from datetime import timedelta
 from typing import Any
 
 from taintctl.api.approval import MaintenanceApproval
-from taintctl.api.base import LABEL_WINDOW, Condition, set_condition
+from taintctl.api.base import LABEL_WINDOW
 from taintctl.api.check import KINDS, FieldProblem, Own, check
 from taintctl.api.policy import EvictionPolicy
-from taintctl.api.reasons import ConditionType, Phase
 from taintctl.api.rule import EvictionOutcome
 from taintctl.api.run import MaintenanceRun
 from taintctl.api.window import MaintenanceWindow
@@ -21,7 +20,7 @@ from taintctl.ports.errors import ClusterError, Conflict, NotFound
 from taintctl.reconcile.apply import Writer
 from taintctl.reconcile.gather import Reader
 from taintctl.reconcile.queue import WorkQueue
-from taintctl.reconcile.small import approval_status, policy_status
+from taintctl.reconcile.small import approval_status, part, policy_status, run_refused
 from taintctl.reconcile.windows import reconcile_window
 from taintctl.workflow import decide
 from taintctl.workflow.model import Settings
@@ -196,28 +195,10 @@ class Reconciler:
 
     async def _refuse(self, raw: dict[str, Any], problems: tuple[FieldProblem, ...]) -> None:
         """A run that can't even be read: said on it, and nothing else is done."""
-        metadata = raw["metadata"]
-        sentence = "; ".join(str(p) for p in problems[:3])[:1024]
-        old = raw.get("status") or {}
-        message = f"The run can't be read, and nothing is done for it: {sentence}. Delete it and start a corrected one."
-        if old.get("message") == message:
+        status = run_refused(raw, problems, self._clock.now())
+        if status["message"] == part(raw, "status").get("message"):
             return
-        accepted = Condition(
-            type=ConditionType.ACCEPTED,
-            status="False",
-            reason=problems[0].reason,
-            message=sentence,
-            observed_generation=metadata.get("generation", 0),
-        )
-        conditions = tuple(Condition.model_validate(c) for c in old.get("conditions", ()))
-        status = {
-            **old,
-            "observedGeneration": metadata.get("generation", 0),
-            "phase": old.get("phase", str(Phase.PENDING)),
-            "reason": str(problems[0].reason),
-            "message": message,
-            "conditions": [c.dump() for c in set_condition(conditions, accepted, self._clock.now())],
-        }
+        metadata = raw["metadata"]
         await self._cluster.replace_status(
             MaintenanceRun,
             metadata["name"],
@@ -249,14 +230,14 @@ class Reconciler:
             checked = check(EvictionPolicy, raw)
             await self._store_small(EvictionPolicy, raw, policy_status(raw, checked.problems, self._clock.now()))
         for other in await self._cluster.list(MaintenanceRun):
-            if (other.get("spec") or {}).get("policyName") == name:
+            if part(other, "spec").get("policyName") == name:
                 self.enqueue(MaintenanceRun, other["metadata"]["name"])
 
     async def _reconcile_approval(self, name: str) -> None:
         raw = await self._cluster.get(MaintenanceApproval, name)
         if raw is None:
             return
-        run_name = str((raw.get("spec") or {}).get("runName", ""))
+        run_name = str(part(raw, "spec").get("runName", ""))
         run_raw = await self._cluster.get(MaintenanceRun, run_name) if run_name else None
         if run_raw is not None:
             self.enqueue(MaintenanceRun, run_name)

@@ -1,15 +1,18 @@
-"""The statuses of policies, approvals and unreadable windows: accepted or not, and why."""
+"""The statuses of policies, approvals and of what can't be read: accepted or not, and why."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from datetime import datetime
 from typing import Any
+
+from pydantic import ValidationError
 
 from taintctl.api.approval import MaintenanceApproval
 from taintctl.api.base import Condition, set_condition
 from taintctl.api.check import FieldProblem, check
-from taintctl.api.reasons import ConditionType, Reason
+from taintctl.api.reasons import ConditionType, Phase, Reason
 from taintctl.api.run import MaintenanceRun
 
 
@@ -27,7 +30,27 @@ def window_refused(raw: Mapping[str, Any], problems: tuple[FieldProblem, ...], n
     refused = _status(
         raw, "False", problems[0].reason, f"{sentence}. The window makes no run until it is corrected.", now
     )
-    return {**(raw.get("status") or {}), **refused}
+    return {**part(raw, "status"), **refused}
+
+
+def run_refused(raw: Mapping[str, Any], problems: tuple[FieldProblem, ...], now: datetime) -> dict[str, Any]:
+    """The status of a MaintenanceRun that can't be read; what it remembers (its rules) stays."""
+    sentence = "; ".join(str(p) for p in problems[:3])[:1024]
+    old = part(raw, "status")
+    return {
+        **old,
+        **_status(raw, "False", problems[0].reason, sentence, now),
+        "phase": old.get("phase", str(Phase.PENDING)),
+        "reason": str(problems[0].reason),
+        "message": f"The run can't be read, and nothing is done for it: {sentence}. "
+        "Delete it and start a corrected one.",
+    }
+
+
+def part(raw: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    """An object's spec or status; empty where it is no object, as CRDs that somebody loosened let through."""
+    found = raw.get(name)
+    return found if isinstance(found, Mapping) else {}
 
 
 def approval_status(
@@ -61,7 +84,6 @@ def approval_status(
 
 def _status(raw: Mapping[str, Any], status: str, reason: str, message: str, now: datetime) -> dict[str, Any]:
     generation = int((raw.get("metadata") or {}).get("generation", 0))
-    old = tuple(Condition.model_validate(c) for c in (raw.get("status") or {}).get("conditions", ()))
     new = Condition(
         type=ConditionType.ACCEPTED,
         status=status,
@@ -69,4 +91,17 @@ def _status(raw: Mapping[str, Any], status: str, reason: str, message: str, now:
         message=message[:1024],
         observed_generation=generation,
     )
-    return {"observedGeneration": generation, "conditions": [c.dump() for c in set_condition(old, new, now)]}
+    return {
+        "observedGeneration": generation,
+        "conditions": [c.dump() for c in set_condition(_conditions(raw), new, now)],
+    }
+
+
+def _conditions(raw: Mapping[str, Any]) -> tuple[Condition, ...]:
+    """Those that are there and can be read."""
+    found = part(raw, "status").get("conditions")
+    read: list[Condition] = []
+    for condition in found if isinstance(found, list) else ():
+        with suppress(ValidationError):
+            read.append(Condition.model_validate(condition))
+    return tuple(read)
