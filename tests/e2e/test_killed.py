@@ -94,3 +94,30 @@ async def test_killed_at_each_change_of_a_rule(tmp_path: Path) -> None:
         ]
         place.assert_ended_well()
         place.assert_nothing_odd_said()
+
+
+async def test_killed_while_it_takes_the_taint_off_again(tmp_path: Path) -> None:
+    """Cancelled under NoSchedule: killed as it begins to roll back, and as it deletes the rule."""
+    async with town(tmp_path) as place:
+        place.policy()
+        place.start(notice="20m")
+
+        def backwards(write: Write) -> str:
+            if write.phase == "RollingBack":
+                return "RollingBack"
+            return "rule DELETED" if write.key == RULES and write.type == "DELETED" else ""
+
+        reaper = Reaper(place, backwards)
+        async with asyncio.TaskGroup() as group:
+            lives = group.create_task(reaper.keep_starting())
+            await place.reaches("AwaitingApproval")
+            place.approve()
+            await place.reaches("Notice")
+            place.patch(cancelled=True)
+            await place.reaches("Cancelled")
+            lives.cancel()
+        assert reaper.deaths == ["RollingBack", "rule DELETED"]
+        assert place.sandbox.store.list(RULES) == []
+        assert len(place.made_rules()) == 1
+        assert place.evicted == []
+        place.assert_nothing_odd_said()
