@@ -116,6 +116,10 @@ def _run_active(
 ) -> WindowDecision:
     """A start has come and the last run has not ended: its own may still start until the occurrence's latest."""
     start = format_time(occurrence.start)
+    if decision.requeue_after is not None:
+        # When it is too late, that is said at once.
+        too_late = occurrence.latest - now + timedelta(seconds=1)
+        decision = _replaced(decision, requeue_after=max(timedelta(0), min(decision.requeue_after, too_late)))
     if window.spec.concurrency_policy is ConcurrencyPolicy.REPLACE and active.status.phase in NOT_BEGUN:
         message = f"Run {active.name} is cancelled to make room for the start at {start}."
         decision = _replaced(decision, cancel=() if active.spec.cancelled else (active.name,))

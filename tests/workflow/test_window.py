@@ -181,6 +181,7 @@ def test_a_run_under_way_is_waited_for() -> None:
     windows.look(NINE_PM + DAY)
     assert windows.made == [NAME]
     assert windows.said() == ("False", "RunActive")
+    assert windows.look(NINE_PM + DAY + 7 * HOUR + HOUR / 2).requeue_after == HOUR / 2 + timedelta(seconds=1)
     windows.put(Phase.SUCCEEDED)
     windows.look(NINE_PM + DAY + HOUR)
     assert len(windows.made) == 2
