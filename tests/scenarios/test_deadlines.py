@@ -478,7 +478,7 @@ async def test_an_extended_deadline_gives_the_work_more_time_and_eviction_none()
         await world.wait(620)
         status = world.run().status
         assert (status.phase, status.reason) == (Phase.IN_MAINTENANCE, "DeadlineExtended")
-        assert format_time(deadline + timedelta(minutes=10)) in status.message
+        assert f"{deadline + timedelta(minutes=10):%H:%M:%S}" in status.message
         await world.wait(600)
         assert world.run().status.reason == "WorkNotDone"
         assert effects_of(world) == {"NoExecute"}
