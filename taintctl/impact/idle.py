@@ -8,12 +8,11 @@ from datetime import datetime, timedelta
 from taintctl.api.objects import DeviceSelector, Node, Pod, Snapshot
 from taintctl.api.plan import Idleness, PodRef, Verdict
 from taintctl.api.reasons import PodEffect, Reason
+from taintctl.api.text import some
 from taintctl.impact.allocations import Allocations, Hold, holds_as_extended, selects
 from taintctl.impact.targets import published_pools
 from taintctl.impact.tolerations import fate
 
-MAX_NAMED = 3
-"""How many pods a message names."""
 RESOLUTION = timedelta(seconds=1)
 """metav1.Time is cut to whole seconds: what says 12:00:00 may have been at 12:00:00.999."""
 
@@ -84,15 +83,15 @@ def _busy(
     here = sorted(holders.values(), key=lambda pod: (pod.key, pod.metadata.uid))
     going = [pod for pod in here if pod.metadata.deletion_timestamp is not None]
     if not here:
-        message = f"{_some(sorted(unreleased))}; the control plane has to release it."
+        message = f"{some(sorted(unreleased))}; the control plane has to release it."
         return Idleness(Verdict.FALSE, Reason.DEVICES_IN_USE, message)
     names = [pod.key for pod in here]
     if len(going) == len(here):
-        reason, message = Reason.PODS_TERMINATING, f"Still terminating: {_some(names)}."
+        reason, message = Reason.PODS_TERMINATING, f"Still terminating: {some(names)}."
     else:
         staying = [pod.key for pod in here if pod.metadata.deletion_timestamp is None]
         ending = f"; {len(going)} more terminating" if going else ""
-        reason, message = Reason.DEVICES_IN_USE, f"Target devices are held by {_some(staying)}{ending}."
+        reason, message = Reason.DEVICES_IN_USE, f"Target devices are held by {some(staying)}{ending}."
     return Idleness(Verdict.FALSE, reason, message, holders=_refs(here), terminating=_refs(going))
 
 
@@ -125,7 +124,7 @@ def _node_doubt(
     if not doubts:
         return None
     return Reason.NODE_NOT_READY, (
-        f"{_sentence(_some(doubts))}: a pod that was deleted there may still run; make sure that none does."
+        f"{_sentence(some(doubts))}: a pod that was deleted there may still run; make sure that none does."
     )
 
 
@@ -141,7 +140,7 @@ def _plugin_doubt(snapshot: Snapshot, involved: frozenset[str], *, drivers: set[
     if not found:
         return None
     return Reason.DEVICE_PLUGIN_POD, (
-        f"{_sentence(_some(found))} through a device plugin, which device taints do not reach, "
+        f"{_sentence(some(found))} through a device plugin, which device taints do not reach, "
         "and which device that is cannot be seen; remove it from there."
     )
 
@@ -171,11 +170,6 @@ def _domain_fits(resource: str, driver: str) -> bool:
 
 def _refs(pods: Iterable[Pod]) -> tuple[PodRef, ...]:
     return tuple(PodRef(namespace=pod.metadata.namespace, name=pod.metadata.name, uid=pod.metadata.uid) for pod in pods)
-
-
-def _some(parts: Sequence[str]) -> str:
-    more = f" and {len(parts) - MAX_NAMED} more" if len(parts) > MAX_NAMED else ""
-    return ", ".join(parts[:MAX_NAMED]) + more
 
 
 def _sentence(text: str) -> str:

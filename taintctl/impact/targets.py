@@ -10,6 +10,7 @@ from taintctl.api.objects import DeviceSelector, ResourceSlice, SliceDevice, Sna
 from taintctl.api.plan import DeviceID, PlannedDevice, Problem
 from taintctl.api.reasons import Reason
 from taintctl.api.target import Target
+from taintctl.api.text import plural, some
 from taintctl.impact.allocations import Allocations, selects
 
 MAX_NAMED = 5
@@ -96,7 +97,7 @@ def resolve(snapshot: Snapshot, target: Target, allocations: Allocations) -> Res
     if whole and not target.whole_driver:
         return Problem(
             Reason.WHOLE_DRIVER,
-            f"The target comes to every device of driver {target.driver} ({_count(len(found), 'device')}); "
+            f"The target comes to every device of driver {target.driver} ({plural(len(found), 'device')}); "
             "narrow it with pool or device, or set target.wholeDriver: true if that is meant.",
         )
     selectors = sorted({(id_.driver, id_.pool) for id_ in found})
@@ -147,10 +148,4 @@ def _no_devices(target: Target, pools: dict[tuple[str, str], PublishedPool]) -> 
 def _there_are(names: set[str], what: str) -> str:
     if not names:
         return f"there is no {what} at all."
-    first = ", ".join(sorted(names)[:MAX_NAMED])
-    more = f" and {len(names) - MAX_NAMED} more" if len(names) > MAX_NAMED else ""
-    return f"there {'is' if len(names) == 1 else 'are'} {first}{more}."
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+    return f"there {'is' if len(names) == 1 else 'are'} {some(sorted(names), MAX_NAMED)}."

@@ -11,9 +11,8 @@ from taintctl.api.base import format_duration
 from taintctl.api.plan import Budget, Plan, Violation
 from taintctl.api.policy import BudgetMode, EvictionPolicy
 from taintctl.api.reasons import PodEffect
+from taintctl.api.text import plural, some
 
-MAX_NAMED = 3
-"""How many pods or budgets a sentence names."""
 LONGEST = 10**10
 """Seconds, some 300 years: tolerationSeconds is any int64, and a timedelta is not."""
 MAX_FOUND = 20
@@ -89,7 +88,7 @@ def toleration_seconds(given: PolicyInput) -> tuple[Finding, ...]:
                     check="tolerationSeconds",
                     limit=limit,
                     actual=longest,
-                    message=f"{_some(sorted(late))} may stay up to {longest} under the taint, which is beyond {limit}; "
+                    message=f"{some(sorted(late))} may stay up to {longest} under the taint, which is beyond {limit}; "
                     f"{remedy} or shorten tolerationSeconds.",
                 )
             )
@@ -120,8 +119,8 @@ def multiple_budgets(given: PolicyInput) -> tuple[Finding, ...]:
             Violation(
                 check="multipleBudgets",
                 limit="one PodDisruptionBudget a pod",
-                actual=_count(len(stuck), "pod"),
-                message=f"Several PodDisruptionBudgets select {_some(stuck)}, so the Eviction API cannot decide; "
+                actual=plural(len(stuck), "pod"),
+                message=f"Several PodDisruptionBudgets select {some(stuck)}, so the Eviction API cannot decide; "
                 "leave one budget, or remove the pod by hand.",
             )
         ]
@@ -153,7 +152,7 @@ def _limit(check: str, limit: int | None, actual: int, noun: str) -> tuple[Findi
     if limit is None or actual <= limit:
         return ()
     message = (
-        f"The plan hits {_count(actual, noun)} and {check} is {limit}; narrow the target, or raise limits.{check} "
+        f"The plan hits {plural(actual, noun)} and {check} is {limit}; narrow the target, or raise limits.{check} "
         "in the EvictionPolicy."
     )
     return _violations([Violation(check=check, limit=str(limit), actual=str(actual), message=message)])
@@ -165,7 +164,7 @@ def _broken(budget: Budget) -> Violation:
         check="budgets",
         limit=f"{name} allows {budget.allowed}",
         actual=str(budget.needed),
-        message=f"PodDisruptionBudget {name} allows {_count(budget.allowed, 'disruption')} and the plan needs "
+        message=f"PodDisruptionBudget {name} allows {plural(budget.allowed, 'disruption')} and the plan needs "
         f"{budget.needed}; add replicas, or wait until more of them are healthy.",
     )
 
@@ -185,12 +184,3 @@ def _bounded(found: Sequence[Violation], check: str, what: str) -> list[Violatio
 
 def _violations(found: Sequence[Violation]) -> tuple[Finding, ...]:
     return tuple(Finding(Severity.VIOLATION, violation) for violation in found)
-
-
-def _some(names: Sequence[str]) -> str:
-    more = f" and {len(names) - MAX_NAMED} more" if len(names) > MAX_NAMED else ""
-    return ", ".join(names[:MAX_NAMED]) + more
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

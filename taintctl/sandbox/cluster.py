@@ -16,9 +16,10 @@ import yaml
 
 from taintctl.ports.clock import Clock, SystemClock
 from taintctl.sandbox import fleet as fleets
+from taintctl.sandbox.apiserver.meta import timestamp
 from taintctl.sandbox.apiserver.server import ApiServer
 from taintctl.sandbox.controlplane.manager import ControllerManager
-from taintctl.sandbox.controlplane.objects import PODS, SLICES, Obj, meta, phase, timestamp
+from taintctl.sandbox.controlplane.objects import PODS, SLICES, Obj, meta, phase
 from taintctl.sandbox.faults import Faults
 from taintctl.sandbox.store import ApiError, Store
 from taintctl.sandbox.users import Users, kubeconfig

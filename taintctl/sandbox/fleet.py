@@ -10,6 +10,7 @@ import uuid
 from datetime import timedelta
 from typing import Any
 
+from taintctl.sandbox.apiserver.meta import timestamp
 from taintctl.sandbox.controlplane.objects import (
     BUDGETS,
     CLASSES,
@@ -20,7 +21,6 @@ from taintctl.sandbox.controlplane.objects import (
     STOP_AFTER,
     TEMPLATES,
     Obj,
-    timestamp,
 )
 from taintctl.sandbox.store import Store
 

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 from taintctl.api.policy import RollbackFailure
 from taintctl.api.reasons import ConditionType, Effect, Phase, Reason
+from taintctl.api.text import some
 from taintctl.workflow.look import AT_ONCE, Look, without_no_execute
 from taintctl.workflow.model import Decision, Event
 from taintctl.workflow.rounds import begin_dry_run, new_dry_run
 from taintctl.workflow.rules import TAKING_OFF, main_rules
-from taintctl.workflow.text import some
 
 HELD = frozenset({Reason.PAUSED, Reason.WAITING_FOR_RELEASE, Reason.INVALID_SPEC, Reason.UNKNOWN_FIELD})
 """Reasons with which a run is held before maintenance; when they are gone it goes on with a new dry run."""

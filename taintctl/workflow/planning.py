@@ -18,10 +18,11 @@ from taintctl.api.plan import (
 from taintctl.api.policy import EvictionPolicy
 from taintctl.api.reasons import ConditionType, Phase, PodEffect, Reason
 from taintctl.api.run import ApprovalStatus
+from taintctl.api.text import plural, some
 from taintctl.policy import Evaluation, Tally, compact, covers, digest, evaluate, people_needed, tally
 from taintctl.workflow.look import Look
 from taintctl.workflow.rules import main_rules, selector
-from taintctl.workflow.text import plural, short, some
+from taintctl.workflow.text import short
 
 MAX_VIOLATIONS = 50
 NO_TALLY = Tally(given=(), denied=None, ignored=())

@@ -13,10 +13,10 @@ from taintctl.api.plan import Plan, PlannedRule
 from taintctl.api.policy import BUILT_IN_POLICY
 from taintctl.api.reasons import Agreement, ConditionType, Phase, Reason
 from taintctl.api.run import DryRunStatus, RuleStatus
+from taintctl.api.text import plural, some
 from taintctl.workflow.look import AT_ONCE, Look
 from taintctl.workflow.model import Decision
 from taintctl.workflow.rules import main_rules, selector, to_be_made, to_be_made_beside
-from taintctl.workflow.text import plural, some
 
 Redo = Callable[[Look, int], Look]
 

@@ -12,10 +12,11 @@ from taintctl.api.plan import PlannedRule
 from taintctl.api.reasons import ENDED, Effect, Phase, Reason
 from taintctl.api.rule import RuleManifest, rule_name, run_label
 from taintctl.api.run import MaintenanceRun, RuleStatus, RunStatus
+from taintctl.api.text import some
 from taintctl.impact.message import parse
 from taintctl.workflow.look import HandEdit
 from taintctl.workflow.model import Action, CreateRule, DeleteRule, Observation, SetEffect
-from taintctl.workflow.text import short, some
+from taintctl.workflow.text import short
 
 TAINT = "taint"
 DRY_RUN = "dry-run"

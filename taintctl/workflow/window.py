@@ -14,10 +14,11 @@ from taintctl.api.base import API_VERSION, LABEL_WINDOW, Condition, format_time,
 from taintctl.api.check import FieldProblem
 from taintctl.api.reasons import ConditionType, Phase, Reason
 from taintctl.api.run import MaintenanceRun, RunTemplate, Trigger, TriggerType
+from taintctl.api.text import plural, some
 from taintctl.api.window import ConcurrencyPolicy, MaintenanceWindow, WindowStatus
 from taintctl.policy import Due, Occurrence, due, run_name, schedule_problem
 from taintctl.workflow.model import Event, Settings
-from taintctl.workflow.text import EVENT_MAX, SENTENCE_MAX, plural, short, some
+from taintctl.workflow.text import EVENT_MAX, SENTENCE_MAX, short
 
 LOOK_AGAIN = timedelta(hours=1)
 """At the latest, not scaled: a clock that was set must not make a window sleep for a month."""

@@ -5,18 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from taintctl.ports.clock import Clock
+from taintctl.sandbox.apiserver.meta import timestamp
 from taintctl.sandbox.apiserver.pods import bind
 from taintctl.sandbox.controlplane.events import Recorder
-from taintctl.sandbox.controlplane.objects import (
-    CLAIM_FINALIZER,
-    CLAIMS,
-    PODS,
-    Obj,
-    Ref,
-    deleting,
-    meta,
-    timestamp,
-)
+from taintctl.sandbox.controlplane.objects import CLAIM_FINALIZER, CLAIMS, PODS, Obj, Ref, deleting, meta
 from taintctl.sandbox.controlplane.podclaims import (
     ExtendedRequest,
     allocation_results,

@@ -10,6 +10,7 @@ import math
 from collections.abc import Hashable
 from datetime import timedelta
 
+from taintctl.sandbox.apiserver.meta import parse_time
 from taintctl.sandbox.controlplane.objects import (
     BUDGETS,
     PODS,
@@ -18,7 +19,6 @@ from taintctl.sandbox.controlplane.objects import (
     is_true,
     labels_match,
     meta,
-    parse_timestamp,
     set_condition,
     terminal,
 )
@@ -105,7 +105,7 @@ class Disruption(Controller):
             at = noted.get(meta(pod)["name"])
             if at is None or deleting(pod):
                 continue
-            left = (parse_timestamp(at) + self.clock.scaled(timedelta(seconds=DELETION_TIMEOUT)) - now).total_seconds()
+            left = (parse_time(at) + self.clock.scaled(timedelta(seconds=DELETION_TIMEOUT)) - now).total_seconds()
             if left > 0:
                 kept[meta(pod)["name"]] = at
                 left *= self.clock.speed

@@ -6,7 +6,8 @@ import logging
 from datetime import datetime
 from typing import Any
 
-from taintctl.sandbox.controlplane.objects import EVENTS, meta, timestamp
+from taintctl.sandbox.apiserver.meta import timestamp
+from taintctl.sandbox.controlplane.objects import EVENTS, meta
 from taintctl.sandbox.store import ApiError, Store
 
 _log = logging.getLogger(__name__)

@@ -7,6 +7,7 @@ from collections.abc import Hashable
 from typing import NamedTuple
 
 from taintctl.ports.clock import Clock
+from taintctl.sandbox.apiserver.meta import timestamp
 from taintctl.sandbox.controlplane.node_health import NodeHealth
 from taintctl.sandbox.controlplane.objects import (
     COMPLETE_AFTER,
@@ -24,7 +25,6 @@ from taintctl.sandbox.controlplane.objects import (
     ref,
     set_condition,
     terminal,
-    timestamp,
 )
 from taintctl.sandbox.controlplane.podclaims import reserved_for, used_claims
 from taintctl.sandbox.controlplane.worker import Controller

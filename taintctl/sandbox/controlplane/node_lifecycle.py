@@ -9,6 +9,7 @@ from collections.abc import Hashable
 from datetime import datetime, timedelta
 
 from taintctl.ports.clock import Clock
+from taintctl.sandbox.apiserver.meta import parse_time, timestamp
 from taintctl.sandbox.controlplane.events import Recorder
 from taintctl.sandbox.controlplane.node_health import NodeHealth
 from taintctl.sandbox.controlplane.objects import (
@@ -20,11 +21,9 @@ from taintctl.sandbox.controlplane.objects import (
     deleting,
     meta,
     node_name,
-    parse_timestamp,
     ref,
     set_condition,
     terminal,
-    timestamp,
 )
 from taintctl.sandbox.controlplane.taints import NO_EXECUTE, NO_SCHEDULE, pod_tolerated_seconds
 from taintctl.sandbox.controlplane.worker import Controller
@@ -206,5 +205,5 @@ class NodeLifecycle(Controller):
     def _since(self, node: str, taint: Obj) -> datetime:
         seen = self._first_seen.get((node, taint["key"]), self.clock.now())
         if taint.get("timeAdded") and self.clock.speed <= 1:
-            return parse_timestamp(taint["timeAdded"])
+            return parse_time(taint["timeAdded"])
         return seen

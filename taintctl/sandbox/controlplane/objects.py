@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any, NamedTuple
+
+from taintctl.sandbox.apiserver.meta import timestamp
 
 Obj = dict[str, Any]
 
@@ -68,15 +70,6 @@ def terminal(pod: Mapping[str, Any]) -> bool:
 
 def node_name(pod: Mapping[str, Any]) -> str:
     return str(pod["spec"].get("nodeName") or "")
-
-
-def timestamp(at: datetime) -> str:
-    """metav1.Time as an API server writes it: whole seconds, cut off."""
-    return at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def parse_timestamp(text: str) -> datetime:
-    return datetime.fromisoformat(text)
 
 
 _DURATION = re.compile(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+(?:\.\d+)?)s)?")

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from taintctl.ports.clock import Clock
+from taintctl.sandbox.apiserver.meta import parse_time, timestamp
 from taintctl.sandbox.controlplane.events import Recorder
 from taintctl.sandbox.controlplane.objects import (
     CLAIMS,
@@ -24,10 +25,8 @@ from taintctl.sandbox.controlplane.objects import (
     deleting,
     meta,
     node_name,
-    parse_timestamp,
     ref,
     set_condition,
-    timestamp,
 )
 from taintctl.sandbox.controlplane.podclaims import allocation_results, is_for_pod, used_claims
 from taintctl.sandbox.controlplane.rule_status import CONDITION, Counts
@@ -249,14 +248,14 @@ class TaintEviction(Controller):
             )
 
         self.store.mutate(RULES, None, item.name, write, subresource="status")
-        self._written[item.uid] = (written, now - parse_timestamp(written))
+        self._written[item.uid] = (written, now - parse_time(written))
         return None
 
     def _last_write(self, uid: str, existing: Obj) -> datetime:
         """When the condition was written: to the second as stored, exactly where this controller wrote it."""
         text = existing["lastTransitionTime"]
         written, fraction = self._written.get(uid, ("", timedelta()))
-        return parse_timestamp(text) + (fraction if written == text else timedelta())
+        return parse_time(text) + (fraction if written == text else timedelta())
 
     def _count(self, rule: Obj) -> Counts:
         effect = rule["spec"]["taint"]["effect"]

@@ -13,8 +13,9 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from taintctl.ports.clock import Clock
+from taintctl.sandbox.apiserver.meta import parse_time
 from taintctl.sandbox.controlplane.inventory import Inventory
-from taintctl.sandbox.controlplane.objects import Obj, meta, parse_timestamp
+from taintctl.sandbox.controlplane.objects import Obj, meta
 from taintctl.sandbox.controlplane.podclaims import allocation_results, is_for_pod, reserved_for, used_claims
 from taintctl.sandbox.controlplane.taints import NO_EXECUTE, DeviceID, rule_matches, tolerated_seconds
 
@@ -171,7 +172,7 @@ class TaintedClaims:
         When delays are shortened, a second is long: then it is the moment this controller saw the taint, unless it
         came late.
         """
-        added = parse_timestamp(time_added)
+        added = parse_time(time_added)
         if self._clock.speed <= 1:
             return added
         if len(self._seen) >= MAX_SEEN:

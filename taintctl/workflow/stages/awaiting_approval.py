@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from taintctl.api.base import format_time
 from taintctl.api.reasons import ConditionType, Effect, Phase, Reason
+from taintctl.api.text import plural, some
 from taintctl.workflow.follow import follow
 from taintctl.workflow.look import Look
 from taintctl.workflow.model import Decision
 from taintctl.workflow.planning import Refusal, Standing, plan_stands, summary, with_plan, with_tally
 from taintctl.workflow.rounds import begin_dry_run
 from taintctl.workflow.rules import main_rules
-from taintctl.workflow.text import plural, some
 
 
 def decide(look: Look) -> Decision:

@@ -11,13 +11,14 @@ from taintctl.api.policy import RollbackFailure
 from taintctl.api.reasons import ConditionType, Effect, Phase, PodEffect, Reason
 from taintctl.api.rule import EvictionResult
 from taintctl.api.run import EvictionStatus
+from taintctl.api.text import plural, some
 from taintctl.policy import uncovered
 from taintctl.workflow.look import Look
 from taintctl.workflow.model import Action, Decision, EvictPod
 from taintctl.workflow.next_step import on_use
 from taintctl.workflow.rounds import begin_dry_run
 from taintctl.workflow.rules import main_rules, selector
-from taintctl.workflow.text import plural, short, some
+from taintctl.workflow.text import short
 
 MAX_EVICTIONS = 50
 """Pods asked to be evicted in one go; who could not be is asked again in turn."""

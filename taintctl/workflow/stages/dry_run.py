@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from taintctl.api.policy import EvictionPolicy
 from taintctl.api.reasons import ConditionType, Phase, Reason
+from taintctl.api.text import plural
 from taintctl.workflow.look import AT_ONCE, Look
 from taintctl.workflow.model import Decision
 from taintctl.workflow.next_step import on_plan, on_policy
 from taintctl.workflow.planning import Standing, ask, standing, summary, violated, with_plan, with_tally
 from taintctl.workflow.rounds import new_dry_run, read
 from taintctl.workflow.rules import main_rules, selector
-from taintctl.workflow.text import plural
 
 _WAITING = "Waiting for the control plane's dry-run messages."
 

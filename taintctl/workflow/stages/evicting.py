@@ -5,12 +5,12 @@ from __future__ import annotations
 
 from taintctl.api.reasons import Effect, Phase, Reason
 from taintctl.api.run import EvictionStatus
+from taintctl.api.text import plural, some
 from taintctl.workflow.follow import follow, second_look
 from taintctl.workflow.look import Look
 from taintctl.workflow.model import Decision
 from taintctl.workflow.planning import Refusal, stands
 from taintctl.workflow.rules import main_rules
-from taintctl.workflow.text import plural, some
 
 
 def decide(look: Look) -> Decision:

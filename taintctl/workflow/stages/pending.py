@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from taintctl.api.base import FINALIZER
 from taintctl.api.reasons import ConditionType, Reason
+from taintctl.api.text import some
 from taintctl.workflow.look import AT_ONCE, Look
 from taintctl.workflow.model import AddFinalizer, Decision
 from taintctl.workflow.next_step import on_policy
 from taintctl.workflow.rounds import begin_dry_run
-from taintctl.workflow.text import some
 
 
 def decide(look: Look) -> Decision:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from taintctl.api.reasons import ConditionType, Phase, Reason
+from taintctl.api.text import plural
 from taintctl.workflow.look import Look
 from taintctl.workflow.model import Decision
-from taintctl.workflow.text import plural
 from taintctl.workflow.transitions import TRANSITIONS
 
 
