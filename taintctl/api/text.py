@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
 
 
 def plural(count: int, noun: str, many: str = "") -> str:
@@ -14,3 +15,8 @@ def some(names: Sequence[str], limit: int = 3) -> str:
     """`a, b, c and 4 more`."""
     shown = ", ".join(names[:limit])
     return shown if len(names) <= limit else f"{shown} and {len(names) - limit} more"
+
+
+def moment(at: datetime) -> str:
+    """`2026-12-01 21:00:05 UTC`: seconds are enough in a sentence."""
+    return f"{at.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"

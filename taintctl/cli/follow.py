@@ -19,6 +19,8 @@ from taintctl.cli.views.run import phase_style, run_view
 from taintctl.ports.errors import Unavailable
 
 POLL = 0.5
+NOTE_EVERY = 10
+"""Looks between two questions whether a controller is at work."""
 MAX_SILENCE = timedelta(minutes=5)
 """How long an API server may not answer before following ends; each try has the client's own retries within."""
 
@@ -52,9 +54,9 @@ async def follow(session: Session, name: str, reached: Reached, *, from_start: b
 async def _live(session: Session, name: str, reached: Reached) -> MaintenanceRun:
     out = console()
     with Live(console=out, auto_refresh=False, vertical_overflow="crop") as live:
-        async for run, problem in _states(session, name):
+        async for run, problem, note in _states(session, name):
             page = run_view(run, await session.policy_of(run), session.clock.now())
-            page = [*([line(styled(problem, "yellow"))] if problem else []), *page]
+            page = [*(line(styled(text, "yellow")) for text in (problem or note,) if text), *page]
             live.update(Group(*fitted(page, out)), refresh=True)
             if not problem and reached(run):
                 return run
@@ -62,26 +64,31 @@ async def _live(session: Session, name: str, reached: Reached) -> MaintenanceRun
 
 
 async def _lines(session: Session, name: str, reached: Reached, news: News) -> MaintenanceRun:
-    async for run, problem in _states(session, name):
-        say(news.of(run, problem, session.clock.now()))
+    async for run, problem, note in _states(session, name):
+        say(news.of(run, problem, session.clock.now(), note))
         if not problem and reached(run):
             return run
     raise AssertionError("states never end")
 
 
-async def _states(session: Session, name: str) -> AsyncIterator[tuple[MaintenanceRun, str]]:
-    """(run, "") again and again; (last run, problem) while the API server does not answer."""
+async def _states(session: Session, name: str) -> AsyncIterator[tuple[MaintenanceRun, str, str]]:
+    """(run, "", note) again and again, with a note where no controller seems to be at work; (last run, problem, "")
+    while the API server does not answer."""
     last: MaintenanceRun | None = None
     heard = session.clock.now()
+    looks, note = 0, ""
     while True:
         try:
             last = await session.run(name)
             heard = session.clock.now()
-            yield last, ""
+            if looks % NOTE_EVERY == 0:
+                note = "" if ended(last) else await session.controller_note()
+            looks += 1
+            yield last, "", note
         except Unavailable as error:
             if last is None or session.clock.now() - heard > MAX_SILENCE:
                 raise
-            yield last, f"{error.message} Trying again."
+            yield last, f"{error.message} Trying again.", ""
         except Failure:
             if last is None:
                 raise
@@ -96,8 +103,9 @@ class News:
     _seen: set[HistoryEntry] = field(default_factory=set)
     _said: tuple[object, ...] = ()
     _problem: str = ""
+    _note: str = ""
 
-    def of(self, run: MaintenanceRun, problem: str, now: datetime) -> list[Line]:
+    def of(self, run: MaintenanceRun, problem: str, now: datetime, note: str = "") -> list[Line]:
         if problem:
             lines = [line(f"{now:%H:%M:%S}  ", styled(problem, "yellow"))] if problem != self._problem else []
             self._problem = problem
@@ -117,4 +125,7 @@ class News:
         if said != self._said and status.message:
             self._said = said
             lines.append(line(f"{now:%H:%M:%S}  ", status.message))
+        if note and not self._note:
+            lines.append(line(f"{now:%H:%M:%S}  ", styled(note, "yellow")))
+        self._note = note
         return lines

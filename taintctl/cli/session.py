@@ -19,13 +19,14 @@ from taintctl.api.policy import BUILT_IN_POLICY, EvictionPolicy
 from taintctl.api.run import MaintenanceRun
 from taintctl.cli.errors import Failure
 from taintctl.cli.text import span
-from taintctl.controller.defaults import LEASE, NAMESPACE
+from taintctl.controller.defaults import LEASE, NAMESPACE, SPEED_ANNOTATION
 from taintctl.ports.clock import Clock, SystemClock
 from taintctl.ports.errors import ClusterError
 
 NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
-LEASE_SILENCE = timedelta(seconds=60)
-"""Four times a lease's duration: more than the clocks of two machines and a slow API server explain."""
+LEASES_MISSED = 4
+"""Durations of the Lease without a renewal: more than the clocks of two machines and a slow API server explain."""
+MIN_SILENCE = timedelta(seconds=10)
 START_CONTROLLER = f"look at kubectl -n {NAMESPACE} get pods, or start `taintctl run`"
 INSTALL = "install it with `kubectl apply -k deploy/`, or try `taintctl sandbox`"
 
@@ -107,21 +108,37 @@ class Session:
     async def controller_note(self) -> str:
         """One sentence where no controller seems to be at work, by its Lease; empty where one is, or where the caller
         may not read the Lease."""
-        try:
-            lease = await self.client.get(f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/{LEASE}", dict)
-        except ClusterError:
+        lease = await self._lease()
+        if lease is None:
             return ""
-        spec = (lease or {}).get("spec") or {}
+        spec = lease.get("spec") or {}
         renewed = spec.get("renewTime")
         if not spec.get("holderIdentity") or not renewed:
             return f"No controller is at work (nobody holds the Lease {NAMESPACE}/{LEASE}); {START_CONTROLLER}."
         silence = self.clock.now() - parse_time(renewed)
-        if silence > LEASE_SILENCE:
+        if silence > max(LEASES_MISSED * timedelta(seconds=spec.get("leaseDurationSeconds") or 15), MIN_SILENCE):
             ago = f"{span(silence)} ago"
             return (
                 f"No controller is at work (the Lease {NAMESPACE}/{LEASE} was last renewed {ago}); {START_CONTROLLER}."
             )
         return ""
+
+    async def controller_speed(self) -> float:
+        """By how much the controller divides its delays; 1 unless its Lease says otherwise (a sandbox's does)."""
+        meta = (await self._lease() or {}).get("metadata") or {}
+        try:
+            speed = float((meta.get("annotations") or {}).get(SPEED_ANNOTATION, 1))
+        except ValueError:
+            return 1.0
+        return speed if 0 < speed <= 1000 else 1.0
+
+    async def _lease(self) -> dict[str, Any] | None:
+        """Empty where there is none, None where the caller may not read it."""
+        try:
+            found = await self.client.get(f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/{LEASE}", dict)
+        except ClusterError:
+            return None
+        return found or {}
 
     async def patch_spec(self, kind: type[Own], name: str, *, uid: str, **fields: Any) -> dict[str, Any]:
         """A merge patch of `spec`, only of that very object."""

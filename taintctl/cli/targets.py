@@ -34,10 +34,10 @@ def target_of(driver: str | None, pool: str | None, device: str | None, whole_dr
     return {name: value for name, value in given.items() if value is not None}
 
 
-def from_flags(target: dict[str, Any]) -> Template:
-    """Raises a usage error that names the flag."""
+def from_flags(target: dict[str, Any], others: str = "--window") -> Template:
+    """Raises a usage error that names the flag; `others` are the flags that would do instead."""
     if "driver" not in target:
-        raise click.UsageError("name the devices: --driver with --pool or --device, or --window, or -f")
+        raise click.UsageError(f"name the devices: --driver with --pool or --device, or {others}")
     return Template(_checked_spec({"target": target}), {"target": target})
 
 

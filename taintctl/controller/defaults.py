@@ -11,3 +11,5 @@ LEASE = "taintctl"
 """The Lease that lets one controller work at a time (deploy/rbac.yaml)."""
 PROBES_PORT = 8081
 """Of /healthz and /readyz (deploy/deployment.yaml)."""
+SPEED_ANNOTATION = "taintctl.dev/speed"
+"""On the Lease: by how much the controller divides its delays. Only on a sandbox; without it, 1."""

@@ -16,7 +16,7 @@ import msgspec
 
 from taintctl.adapters.kubernetes.client import Client, path
 from taintctl.adapters.kubernetes.text import one_line
-from taintctl.controller.defaults import LEASE
+from taintctl.controller.defaults import LEASE, SPEED_ANNOTATION
 from taintctl.ports.clock import Clock
 from taintctl.ports.errors import ClusterError, Conflict, NotFound, Unavailable
 
@@ -44,6 +44,7 @@ class _Meta(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     namespace: str = ""
     uid: str = ""
     resource_version: str = ""
+    annotations: dict[str, str] | None = None
 
 
 class _Spec(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -173,7 +174,8 @@ class LeaderElection:
         )
 
     async def _create(self) -> _Lease:
-        lease = _Lease(_Meta(name=LEASE, namespace=self._namespace), self._renewed(_Spec(lease_transitions=-1)))
+        meta = _Meta(name=LEASE, namespace=self._namespace, annotations=self._speed())
+        lease = _Lease(meta, self._renewed(_Spec(lease_transitions=-1)))
         try:
             return await self._client.request("POST", self._path(), _Lease, body=lease)
         except NotFound as error:
@@ -184,9 +186,15 @@ class LeaderElection:
             ) from None
 
     async def _put(self, old: _Lease, spec: _Spec) -> _Lease:
-        return await self._client.request(
-            "PUT", self._path(LEASE), _Lease, body=msgspec.structs.replace(old, spec=spec)
-        )
+        return await self._client.request("PUT", self._path(LEASE), _Lease, body=_Lease(self._meta(old.metadata), spec))
+
+    def _meta(self, old: _Meta) -> _Meta:
+        """Other annotations stay; the speed is the present holder's."""
+        others = {key: value for key, value in (old.annotations or {}).items() if key != SPEED_ANNOTATION}
+        return msgspec.structs.replace(old, annotations={**others, **(self._speed() or {})} or None)
+
+    def _speed(self) -> dict[str, str] | None:
+        return {SPEED_ANNOTATION: f"{self._clock.speed:g}"} if self._clock.speed != 1 else None
 
     def _path(self, *name: str) -> str:
         return path("apis", "coordination.k8s.io", "v1", "namespaces", self._namespace, "leases", *name)

@@ -104,7 +104,8 @@ def window(**changes: Any) -> MaintenanceWindow:
         "target": {"driver": "gpu.example.com", "pool": "node-1"},
         **changes.pop("spec", {}),
     }
-    checked = check(MaintenanceWindow, {"metadata": {"name": "nightly"}, "spec": spec, "status": changes})
+    metadata = {"name": "nightly", **changes.pop("metadata", {})}
+    checked = check(MaintenanceWindow, {"metadata": metadata, "spec": spec, "status": changes})
     assert checked.obj is not None, checked.problems
     return checked.obj
 

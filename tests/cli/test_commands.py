@@ -221,7 +221,9 @@ def test_a_plan_that_policy_forbids_is_exit_status_1(controlled: Lab, capsys: Ca
         (("start", "--driver", "d", "--duration", "1h", "--deadline", "2999-01-01T00:00:00Z"), 2, "not both"),
         (("start", "--driver", "d", "--start-at", "2999-01-02T00:00:00Z", "--deadline", "2999-01-01T00:00:00Z"), 2,
          "spec.deadline: must be after spec.startAt"),
-        (("start", "--driver", "d", "--name", "Not A Name"), 1, "Not A Name"),
+        (("start", "--driver", "d", "--name", "Not A Name"), 2, "--name 'Not A Name' is no Kubernetes name"),
+        (("start", "--driver", "d", "--deadline", "2020-01-01T00:00:00Z"), 2,
+         "the deadline 2020-01-01 00:00:00 UTC has passed"),
         (("status", "none"), 1, "there is no MaintenanceRun none; `taintctl status` lists what there is"),
         (("explain", "none"), 1, "there is no run and no window none"),
         (("status", ""), 1, "there is no MaintenanceRun ;"),
@@ -315,7 +317,7 @@ def test_devices_names_users_taints_and_who_set_them(controlled: Lab, capsys: Ca
     names = [user["name"] for user in shared["users"]]
     assert names == ["dcgm-0", "inference-0", "inference-1", "inference-2"]
     assert controlled.run("devices", "--driver", "gpu.nowhere.com") == 0
-    assert capsys.readouterr().out == "No devices match.\n"
+    assert capsys.readouterr().out == "No device matches; `taintctl devices` without options lists all there are.\n"
 
 
 def test_the_name_of_an_approval_follows_from_what_it_says() -> None:

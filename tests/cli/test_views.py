@@ -203,6 +203,27 @@ def test_what_ends_a_wait_by_itself(status: dict[str, Any], spec: dict[str, Any]
     assert limit.at - NOW == timedelta(seconds=expected)
 
 
+@pytest.mark.parametrize(
+    ("status", "spec", "expected"),
+    [
+        ({"phase": "Notice", "rules": [{"name": "r", "effect": "NoSchedule", "effectSince": at(0)}]}, {}, 2),
+        ({"phase": "Draining", "eviction": {"startedAt": at(0)}}, {"drain": {"timeout": "10m"}}, 120),
+        (
+            {"phase": "InMaintenance", "reason": "WaitingForWork", "workStartedAt": at(0)},
+            {"work": {"mode": "Duration", "duration": "10m"}},
+            120,
+        ),
+        ({"phase": "Blocked"}, {}, 477 * 60),
+    ],
+)
+def test_on_a_sandbox_five_times_as_fast_waits_are_a_fifth_and_deadlines_stay(
+    status: dict[str, Any], spec: dict[str, Any], expected: int
+) -> None:
+    limit = time_limit(run(**status, spec=spec), policy(), 5)
+    assert limit is not None
+    assert limit.at - NOW == timedelta(seconds=expected)
+
+
 def test_a_drain_that_may_take_until_the_deadline_says_so() -> None:
     draining = run(phase="Draining", eviction={"startedAt": at(60)}, spec={"drain": {"timeout": "2m"}})
     limit = time_limit(draining, policy(rollbackOn=[]))
@@ -225,6 +246,21 @@ def test_explain_a_window() -> None:
     assert "no controller has looked at it yet" in text
     assert "it has a mistake" in plain(explain_window(window(), ("spec.foo: is not a field",), NOW))
     assert "taintctl explain r" in plain(explain_window(window(activeRun="r"), (), NOW))
+
+
+def test_a_window_that_the_controller_refuses_is_to_be_edited() -> None:
+    refused = {
+        "type": "Accepted",
+        "status": "False",
+        "reason": "InvalidSpec",
+        "message": "spec.schedule: 61 is out of range for the minute (0 to 59)",
+        "observedGeneration": 1,
+    }
+    text = plain(explain_window(window(conditions=[refused], metadata={"generation": 1}), (), NOW))
+    assert text.splitlines()[0] == "Window nightly: it has a mistake and makes no run."
+    assert text.splitlines()[-1].split() == ["Next:", "kubectl", "edit", "mw", "nightly"]
+    corrected = plain(explain_window(window(conditions=[refused], metadata={"generation": 2}), (), NOW))
+    assert "it has a mistake" not in corrected
 
 
 def test_the_lists() -> None:
@@ -262,6 +298,9 @@ def test_watching_appends_what_is_new_once() -> None:
     assert news.of(run(**AWAITING), "", NOW) == []
     assert plain(news.of(run(**AWAITING), "The API server is away.", NOW)) == "21:03:00  The API server is away."
     assert news.of(run(**AWAITING), "The API server is away.", NOW) == []
+    gone = "No controller is at work."
+    assert plain(news.of(run(**AWAITING), "", NOW, gone)) == "21:03:00  No controller is at work."
+    assert news.of(run(**AWAITING), "", NOW, gone) == []
     moved = {**AWAITING, "history": [*AWAITING["history"], {"at": at(0), "from": "X", "to": "Notice", "reason": "r"}]}
     assert plain(news.of(run(**moved), "", NOW)) == "21:03:00  X -> Notice (r)"
 

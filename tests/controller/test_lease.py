@@ -12,6 +12,7 @@ import pytest_asyncio
 
 from taintctl.adapters.kubernetes.client import Client
 from taintctl.controller.lease import LeaderElection, LeaseTimes
+from taintctl.ports.clock import SystemClock
 from taintctl.ports.errors import Forbidden, NotFound, Unavailable
 from tests.adapters.server import Server
 
@@ -157,3 +158,18 @@ async def test_missing_rights_are_said_and_not_waited_for(server: Server) -> Non
 def test_times_are_scaled_but_never_too_short_for_a_slow_machine() -> None:
     assert LeaseTimes.at(1) == LeaseTimes(15, 10, 2)
     assert LeaseTimes.at(1000) == LeaseTimes(3, 2, 0.2)
+
+
+async def test_the_lease_says_how_fast_its_holder_is_and_keeps_what_others_wrote(server: Server) -> None:
+    async with server.client() as client:
+        await asyncio.wait_for(election(client, server, "one").acquire(), 5)
+        annotations = server.store.get(LEASES, "taintctl-system", "taintctl")["metadata"]["annotations"]
+        assert annotations == {"taintctl.dev/speed": f"{server.clock.speed:g}"}
+        changed = {"metadata": {"annotations": {"note": "ours", "taintctl.dev/speed": "999"}}}
+        url = "/apis/coordination.k8s.io/v1/namespaces/taintctl-system/leases/taintctl"
+        merge = "application/merge-patch+json"
+        await client.request("PATCH", url, dict, body=changed, content_type=merge)
+        slow = SystemClock()
+        other = LeaderElection(client, slow, "taintctl-system", "two", TIMES)
+        await asyncio.wait_for(other.acquire(), 5)
+        assert server.store.get(LEASES, "taintctl-system", "taintctl")["metadata"]["annotations"] == {"note": "ours"}

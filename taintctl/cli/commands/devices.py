@@ -14,6 +14,8 @@ from taintctl.cli.text import say
 from taintctl.cli.views.devices import device_table
 from taintctl.ports.cluster import Scope
 
+NO_DRIVER = "No driver publishes devices (no ResourceSlice); is a DRA driver running?"
+
 
 @click.command()
 @click.option("--driver", help="Only this driver's devices.")
@@ -27,6 +29,9 @@ async def devices(session: Session, driver: str | None, node: str | None, output
         found = [device for device in found if device.node == node]
     if output in ("json", "yaml"):
         emit(document(found), output)
+    elif not found:
+        all_of_them = "`taintctl devices` without options lists all there are"
+        say(f"No device matches; {all_of_them}." if driver or node else NO_DRIVER)
     else:
         say(device_table(found, wide=output == "wide"))
 

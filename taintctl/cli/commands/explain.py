@@ -22,7 +22,8 @@ async def explain(session: Session, name: str) -> None:
     if await session.get(MaintenanceRun, name) is not None:
         run = await session.run(name)
         note = "" if ended(run) else await session.controller_note()
-        say(explain_run(run, await session.policy_of(run), session.clock.now(), note))
+        speed = await session.controller_speed()
+        say(explain_run(run, await session.policy_of(run), session.clock.now(), note, speed))
         return
     if await session.get(MaintenanceWindow, name) is not None:
         checked = await session.checked(MaintenanceWindow, name)

@@ -69,7 +69,7 @@ def _usage(**given: Any) -> None:
     if sum(map(bool, (target, given["window"], given["filename"]))) > 1:
         raise click.UsageError("give one of: target flags, --window, -f")
     if not given["window"] and not given["filename"]:
-        from_flags(target)
+        from_flags(target, "--window, or -f")
 
 
 @click.command()

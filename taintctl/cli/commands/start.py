@@ -17,9 +17,9 @@ from taintctl.cli.commands.plan import DEFAULT_TIME
 from taintctl.cli.errors import Failure
 from taintctl.cli.follow import follow, in_maintenance, outcome
 from taintctl.cli.options import DURATION, TIME, on_cluster, target_options
-from taintctl.cli.session import Session
+from taintctl.cli.session import NAME, Session
 from taintctl.cli.targets import Template, from_flags, from_window, target_of
-from taintctl.cli.text import moment, say
+from taintctl.cli.text import clean, moment, say
 from taintctl.ports.errors import Conflict
 
 
@@ -31,6 +31,13 @@ def _usage(**given: Any) -> None:
         raise click.UsageError("give --duration or --deadline, not both")
     if not given["window"]:
         from_flags(target)
+    if given["name"] is not None and not NAME.fullmatch(given["name"]):
+        raise click.UsageError(
+            f"--name {clean(given['name'], 60)!r} is no Kubernetes name: lower case letters, digits, '-' and '.', "
+            "253 at most, with a letter or digit at both ends"
+        )
+    if given["duration"] == timedelta(0):
+        raise click.UsageError("--duration 0s leaves no time to evict in")
 
 
 @click.command()
@@ -66,12 +73,14 @@ async def start(
     """
     target = target_of(driver, pool, device, whole_driver)
     template = await from_window(session, window) if window else from_flags(target)
-    spec = run_spec(template, given, session.clock.now(), await session.whoami())
+    now = session.clock.now()
+    spec = run_spec(template, given, now, await session.whoami())
     metadata = {"name": name} if name else {"generateName": f"{slug(template)}-"}
     body = {"apiVersion": API_VERSION, "kind": MaintenanceRun.KIND, "metadata": metadata, "spec": spec}
     checked = check(MaintenanceRun, {**body, "metadata": {"name": name or "generated"}})
     if checked.obj is None or checked.problems:
         raise click.UsageError(str(checked.problems[0]))
+    _require_time(checked.obj, now)
     try:
         created = await session.cluster.create(MaintenanceRun, body)
     except Conflict:
@@ -88,6 +97,13 @@ async def start(
         say(f"Next: taintctl status {run} --watch")
         return None
     return outcome(await follow(session, run, in_maintenance, from_start=True), Phase.IN_MAINTENANCE, Phase.SUCCEEDED)
+
+
+def _require_time(run: MaintenanceRun, now: datetime) -> None:
+    """A run that could only expire is not made."""
+    deadline = run.spec.deadline
+    if deadline <= now:
+        raise click.UsageError(f"the deadline {moment(deadline)} has passed (it is {moment(now)}); give a later one")
 
 
 def _before(run: MaintenanceRun) -> str:

@@ -26,9 +26,11 @@ class Limit:
     then: str
 
 
-def explain_run(run: MaintenanceRun, policy: EvictionPolicy | None, now: datetime, note: str = "") -> list[Line]:
+def explain_run(
+    run: MaintenanceRun, policy: EvictionPolicy | None, now: datetime, note: str = "", speed: float = 1.0
+) -> list[Line]:
     """In words; `policy` is the one the run names, None where it can't be read. `note` says that no controller seems to
-    be at work."""
+    be at work, `speed` by how much it divides its delays."""
     status = run.status
     phase = status.phase or Phase.PENDING
     verb = "ended as" if phase.ended else "is in"
@@ -40,7 +42,7 @@ def explain_run(run: MaintenanceRun, policy: EvictionPolicy | None, now: datetim
     if status.message:
         pairs.append(("In detail", status.message))
     pairs += [("Also", text) for text in ([note] if note else []) + _also(run, now)]
-    limit = None if phase.ended else time_limit(run, policy)
+    limit = None if phase.ended else time_limit(run, policy, speed)
     if limit is not None:
         pairs.append(("Until", f"{moment(limit.at)} ({relative(limit.at, now)}); {limit.then}"))
     pairs.append(("Next", command(next_command(run, now))))
@@ -79,10 +81,10 @@ def _also(run: MaintenanceRun, now: datetime) -> list[str]:
     return found
 
 
-def time_limit(run: MaintenanceRun, policy: EvictionPolicy | None) -> Limit | None:
-    """What ends the present wait by itself."""
+def time_limit(run: MaintenanceRun, policy: EvictionPolicy | None, speed: float = 1.0) -> Limit | None:
+    """What ends the present wait by itself; lengths of time are divided by `speed`, moments are not."""
     spec, status = run.spec, run.status
-    deadline = _deadline(run)
+    deadline = _deadline(run, speed)
     if status.phase is Phase.AWAITING_APPROVAL:
         if status.reason == Reason.WAITING_FOR_START and spec.start_at is not None:
             return Limit(spec.start_at, "then the run starts by itself")
@@ -92,17 +94,17 @@ def time_limit(run: MaintenanceRun, policy: EvictionPolicy | None) -> Limit | No
         return Limit(spec.deadline, "then the run expires")
     if status.phase is Phase.NOTICE:
         since = [r.effect_since for r in status.rules if r.effect is Effect.NO_SCHEDULE and r.effect_since]
-        wait = max(spec.notice, timedelta(seconds=10))
+        wait = max(spec.notice, timedelta(seconds=10)) / speed
         if since:
             return Limit(max(since) + wait, "then a second look, and eviction if it agrees")
     if status.phase in (Phase.EVICTING, Phase.DRAINING) and status.eviction and status.eviction.started_at:
-        timeout = status.eviction.started_at + spec.drain.timeout
+        timeout = status.eviction.started_at + spec.drain.timeout / speed
         rolls_back = policy is None or RollbackFailure.DRAIN_TIMEOUT in policy.spec.rollback_on
         if rolls_back and timeout < spec.deadline:
             return Limit(timeout, "pods that are still there then make the run fail, and the taint comes off")
         return Limit(spec.deadline, "then the taint comes off and the run fails")
     if status.phase is Phase.IN_MAINTENANCE:
-        work_end = _work_end(run)
+        work_end = _work_end(run, speed)
         if status.reason == Reason.WAITING_FOR_WORK and work_end is not None and work_end < deadline.at:
             return Limit(work_end, "then the work is done and the devices are given back if idle")
         return deadline
@@ -111,22 +113,23 @@ def time_limit(run: MaintenanceRun, policy: EvictionPolicy | None) -> Limit | No
     return None
 
 
-def _deadline(run: MaintenanceRun) -> Limit:
+def _deadline(run: MaintenanceRun, speed: float) -> Limit:
     spec = run.spec
     if spec.at_deadline is AtDeadline.EXTEND and spec.extend_by is not None:
         then = "idle devices whose work is done are given back, else the taint stays"
         return Limit(
-            spec.deadline + spec.extend_by, f"that is the deadline and {format_duration(spec.extend_by)}; {then}"
+            spec.deadline + spec.extend_by / speed,
+            f"that is the deadline and {format_duration(spec.extend_by)}; {then}",
         )
     if spec.at_deadline is AtDeadline.KEEP_TAINTED:
         return Limit(spec.deadline, "then the taint stays until somebody releases")
     return Limit(spec.deadline, "then idle devices whose work is done are given back, else the taint stays")
 
 
-def _work_end(run: MaintenanceRun) -> datetime | None:
+def _work_end(run: MaintenanceRun, speed: float) -> datetime | None:
     work, started = run.spec.work, run.status.work_started_at
     if work.mode is WorkMode.DURATION and work.duration is not None and started is not None:
-        return started + work.duration
+        return started + work.duration / speed
     return None
 
 
@@ -144,8 +147,9 @@ def next_command(run: MaintenanceRun, now: datetime) -> str:
 def explain_window(window: MaintenanceWindow, problems: tuple[str, ...], now: datetime) -> list[Line]:
     """Why a window makes no run now."""
     status = window.status
-    lines = [line(heading(f"Window {window.name}"), ": ", _window_state(window, problems))]
+    lines = [line(heading(f"Window {window.name}"), ": ", _window_state(window, problems or _refused(window)))]
     pairs: list[tuple[str, Cell]] = [("Mistake", problem) for problem in problems]
+    problems = problems or _refused(window)
     for kind in (ConditionType.ACCEPTED, ConditionType.READY):
         found = condition(status.conditions, kind)
         if found is not None:
@@ -158,6 +162,13 @@ def explain_window(window: MaintenanceWindow, problems: tuple[str, ...], now: da
     pairs.append(("Active run", status.active_run or "none"))
     pairs.append(("Next", command(_window_next(window, problems))))
     return lines + fields(pairs, indent=2)
+
+
+def _refused(window: MaintenanceWindow) -> tuple[str, ...]:
+    """What the controller refuses, such as a time that no clock shows; it checks more than the form."""
+    accepted = condition(window.status.conditions, ConditionType.ACCEPTED)
+    current = accepted is not None and accepted.observed_generation == window.metadata.generation
+    return (accepted.message,) if accepted and current and accepted.status == "False" else ()
 
 
 def _window_state(window: MaintenanceWindow, problems: tuple[str, ...]) -> str:
