@@ -11,7 +11,7 @@ from taintctl.api.check import FieldProblem, check
 from taintctl.api.objects import Snapshot
 from taintctl.api.plan import Idleness, Plan, Problem, Verdict
 from taintctl.api.policy import BUILT_IN_POLICY, EvictionPolicy
-from taintctl.api.reasons import Phase, Reason
+from taintctl.api.reasons import ENDED, Phase, Reason
 from taintctl.api.rule import EvictionOutcome
 from taintctl.api.run import MaintenanceRun
 from taintctl.api.target import Target
@@ -24,6 +24,9 @@ from taintctl.workflow.rules import taint_value
 
 MAX_CACHE_AGE = timedelta(seconds=90)
 """A cache that has heard nothing for longer (bookmarks come every minute) is not planned from."""
+
+PAST_APPROVAL = frozenset({Phase.DRAINING, Phase.IN_MAINTENANCE, Phase.RELEASING, Phase.ROLLING_BACK, *ENDED})
+"""Where no approval is asked about any more; whoever goes back to a dry run from there reads them again."""
 
 
 @dataclass(frozen=True)
@@ -96,7 +99,7 @@ class Reader:
     async def _approvals(
         self, run: MaintenanceRun
     ) -> tuple[tuple[MaintenanceApproval, ...], datetime | None, Problem | None]:
-        if run.status.approval is None:
+        if run.status.approval is None or run.status.phase in PAST_APPROVAL:
             return (), None, None
         try:
             found = await self.cluster.list(MaintenanceApproval)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import timedelta
 
-from taintctl.api.base import MAX_LISTED, MAX_NODES, format_time
+from taintctl.api.base import MAX_LISTED, MAX_NODES
 from taintctl.api.plan import Plan, PlannedPod, PodRef, Verdict
 from taintctl.api.policy import RollbackFailure
 from taintctl.api.reasons import ConditionType, Effect, Phase, PodEffect, Reason
 from taintctl.api.rule import EvictionResult
 from taintctl.api.run import EvictionStatus
-from taintctl.api.text import plural, some
+from taintctl.api.text import moment, plural, some
 from taintctl.policy import uncovered
 from taintctl.workflow.look import Look
 from taintctl.workflow.model import Action, Decision, EvictPod
@@ -68,12 +68,18 @@ def decide(look: Look) -> Decision:
         unproven = (
             unproven[0],
             f"{unproven[1]} drain.timeout has passed; the policy lets the run go on until the deadline "
-            f"{format_time(look.obs.run.spec.deadline)}.",
+            f"{moment(look.obs.run.spec.deadline)}.",
         )
     look = look.with_condition(ConditionType.DEVICES_IDLE, _not_idle(look), unproven[0], unproven[1])
     actions = () if look.obs.outcomes else _evictions(look, pods)
-    retry = look.scaled(look.obs.settings.eviction_retry) if pods.by_us else look.poll
+    retry = look.scaled(look.obs.settings.eviction_retry) if pods.by_us else _patience(look)
     return look.stay(*unproven, next_step=on_use(look, unproven[0]), actions=actions, requeue=retry)
+
+
+def _patience(look: Look) -> timedelta:
+    """Often at first, since most pods go soon; what takes long is looked at less often: every look is a live one."""
+    settings, since = look.obs.settings, look.status.phase_since or look.now
+    return min(max(look.poll, (look.now - since) / 10), look.scaled(settings.idle_check))
 
 
 def _sorted_out(look: Look, plan: Plan | None) -> Pods:
@@ -187,7 +193,7 @@ def _silence_possible(look: Look) -> tuple[str, str] | None:
     return (
         Reason.PROVING_IDLE,
         "No pod holds the devices any more; a node that fell silent reads Ready for a while, so the proof waits until "
-        f"{format_time(eviction.empty_since + look.scaled(silence))}.",
+        f"{moment(eviction.empty_since + look.scaled(silence))}.",
     )
 
 
