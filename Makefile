@@ -37,7 +37,7 @@ sandbox: $(READY)
 	$(BIN)/taintctl sandbox
 
 test: $(READY)
-	$(BIN)/python -m pytest $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n 2 $(PYTEST_ARGS)
 
 lint: $(READY)
 	$(BIN)/ruff format --check .

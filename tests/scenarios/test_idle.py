@@ -40,8 +40,8 @@ async def test_a_device_held_by_an_extended_resource_pod_is_never_idle_while_tha
                 }
             ]
         )
-        await draining(world)
-        for _ in range(60):
+        await draining(world, drain={"timeout": "10m"})
+        for _ in range(28):
             await world.wait(20)
             assert NOTEBOOK in world.pods()
             assert_never_idle(world)
@@ -145,14 +145,14 @@ async def test_a_node_that_went_silent_proves_nothing() -> None:
     async with World() as world:
         world.policy()
         await world.control()
-        await world.start(policyName="policy")
+        await world.start(policyName="policy", drain={"timeout": "10m"})
         await world.until_phase(Phase.EVICTING)
         world.sandbox.node_silent(NODE)
         await world.until(lambda: set(world.deleted_pods) == ON_NODE_1)
         for name in sorted(ON_NODE_1 | {MONITOR}):
             namespace, pod = name.split("/")
             world.store.delete(POD_KEY, namespace, pod, grace_seconds=0)
-        for _ in range(60):
+        for _ in range(25):
             await world.wait(20)
             assert_never_idle(world)
         assert world.run().status.reason == "NodeNotReady"

@@ -72,7 +72,9 @@ def decide(look: Look) -> Decision:
         )
     look = look.with_condition(ConditionType.DEVICES_IDLE, _not_idle(look), unproven[0], unproven[1])
     actions = () if look.obs.outcomes else _evictions(look, pods)
-    retry = look.scaled(look.obs.settings.eviction_retry) if pods.by_us else _patience(look)
+    retry = _patience(look)
+    if pods.by_us:
+        retry = max(retry, look.scaled(look.obs.settings.eviction_retry))
     return look.stay(*unproven, next_step=on_use(look, unproven[0]), actions=actions, requeue=retry)
 
 
