@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from taintctl.api.policy import RollbackFailure
 from taintctl.api.reasons import ConditionType, Effect, Phase, Reason
-from taintctl.api.text import some
+from taintctl.api.text import moment, some
 from taintctl.workflow.look import AT_ONCE, Look, without_no_execute
 from taintctl.workflow.model import Decision, Event
 from taintctl.workflow.rounds import begin_dry_run, new_dry_run
@@ -99,7 +99,7 @@ def _cancelled(look: Look) -> Decision | None:
 
 def _deadline(look: Look) -> Decision:
     begun = look.phase in (Phase.EVICTING, Phase.DRAINING)
-    message = f"The deadline {look.obs.run.spec.deadline.isoformat()} passed before the devices were in maintenance."
+    message = f"The deadline {moment(look.obs.run.spec.deadline)} passed before the devices were in maintenance."
     return _end(look, Reason.DEADLINE_PASSED, Phase.FAILED if begun else Phase.EXPIRED, message)
 
 

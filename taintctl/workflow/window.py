@@ -14,7 +14,7 @@ from taintctl.api.base import API_VERSION, LABEL_WINDOW, Condition, format_time,
 from taintctl.api.check import FieldProblem
 from taintctl.api.reasons import ConditionType, Phase, Reason
 from taintctl.api.run import MaintenanceRun, RunTemplate, Trigger, TriggerType
-from taintctl.api.text import plural, some
+from taintctl.api.text import moment, plural, some
 from taintctl.api.window import ConcurrencyPolicy, MaintenanceWindow, WindowStatus
 from taintctl.policy import Due, Occurrence, due, run_name, schedule_problem
 from taintctl.workflow.model import Event, Settings
@@ -101,7 +101,7 @@ def _scheduled(
             # It has been made; only now is it stored that it was.
             return _ready(_with_status(decision, last_start=occurrence.start), window, what, active, now)
         if active is None:
-            event = Event("Normal", Reason.SCHEDULED, f"Made run {name} for {format_time(occurrence.start)}.")
+            event = Event("Normal", Reason.SCHEDULED, f"Made run {name} for {moment(occurrence.start)}.")
             return _replaced(
                 _ready(decision, window, what, active, now),
                 create=_run(window, occurrence, name),
@@ -126,7 +126,7 @@ def _run_active(
         decision = _replaced(decision, cancel=() if active.spec.cancelled else (active.name,))
     else:
         message = f"Run {active.name} has not ended; the start at {start} waits for it until "
-        message += f"{format_time(occurrence.latest)}."
+        message += f"{moment(occurrence.latest)}."
     return _say(decision, window, now, ConditionType.READY, False, Reason.RUN_ACTIVE, message)
 
 
@@ -162,11 +162,11 @@ def _with_missed(decision: WindowDecision, window: MaintenanceWindow, what: Due)
 
 
 def _starts(missed: tuple[datetime, ...]) -> str:
-    return f"{plural(len(missed), 'start')} ({some([format_time(m) for m in missed[-3:]])})"
+    return f"{plural(len(missed), 'start')} ({some([moment(m) for m in missed[-3:]])})"
 
 
-def _time(moment: datetime | None) -> str:
-    return format_time(moment) if moment is not None else "not known"
+def _time(at: datetime | None) -> str:
+    return moment(at) if at is not None else "not known"
 
 
 def _active(observation: WindowObservation) -> MaintenanceRun | None:

@@ -70,7 +70,7 @@ def test_the_question_names_the_plan_and_how_long_it_stands() -> None:
     assert approval.asked.digest == world.status.plan.digest
     assert (approval.needed, approval.asked_at, approval.expires_at) == (2, NOW, NOW + timedelta(minutes=30))
     assert world.status.message == (
-        "2 approvals needed for 2 pods in 1 namespace on 2 devices; the run waits until 2026-11-30T21:30:00Z."
+        "2 approvals needed for 2 pods in 1 namespace on 2 devices; the run waits until 2026-11-30 21:30:00 UTC."
     )
     assert approved(world) == ("False", "WaitingForApproval")
 
@@ -210,7 +210,7 @@ def test_an_approved_run_waits_for_its_start_and_then_makes_the_dry_run_afresh()
     world = World(run=make_run(startAt=NOW + HOUR), policy=policy).until(Phase.AWAITING_APPROVAL)
     decision = world.approve().settle()
     assert (world.phase, world.status.reason) == (Phase.AWAITING_APPROVAL, "WaitingForStart")
-    assert world.status.message == "1 pod in 1 namespace on 2 devices may be evicted from 2026-11-30T22:00:00Z on."
+    assert world.status.message == "1 pod in 1 namespace on 2 devices may be evicted from 2026-11-30 22:00:00 UTC on."
     assert decision.requeue_after == seconds(60), "the plan is kept current"
     world.pass_time(HOUR - seconds(1)).settle()
     assert world.phase is Phase.AWAITING_APPROVAL

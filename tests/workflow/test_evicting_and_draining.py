@@ -376,7 +376,7 @@ def test_where_policy_does_not_roll_back_on_it_the_drain_goes_on_until_the_deadl
     world = draining("a", policy=make_policy(rollbackOn=["Cancelled"]))
     world.pass_time(HOUR).settle()
     assert world.phase is Phase.DRAINING
-    assert "until the deadline 2026-12-01T05:00:00Z" in world.status.message
+    assert "until the deadline 2026-12-01 05:00:00 UTC" in world.status.message
     world.pass_time(8 * HOUR).settle()
     assert (world.phase, world.status.reason) == (Phase.FAILED, "DeadlinePassed")
     assert world.rules == {}

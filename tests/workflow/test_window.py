@@ -102,7 +102,7 @@ def test_a_start_makes_one_run_that_copies_the_template_between_start_and_end() 
             "deadline": "2026-12-01T05:00:00Z",
         },
     }
-    assert decision.events[0].message == f"Made run {NAME} for 2026-11-30T21:00:00Z."
+    assert decision.events[0].message == f"Made run {NAME} for 2026-11-30 21:00:00 UTC."
 
 
 def test_the_start_is_stored_when_its_run_is_seen_and_not_before() -> None:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from taintctl.api.base import format_time
 from taintctl.api.reasons import ConditionType, Effect, Phase, Reason
-from taintctl.api.text import plural, some
+from taintctl.api.text import moment, plural, some
 from taintctl.workflow.follow import follow
 from taintctl.workflow.look import Look
 from taintctl.workflow.model import Decision
@@ -29,7 +28,7 @@ def decide(look: Look) -> Decision:
         assert look.start is not None
         return look.stay(
             Reason.WAITING_FOR_START,
-            f"{summary(now.plan)} may be evicted from {format_time(look.start)} on.",
+            f"{summary(now.plan)} may be evicted from {moment(look.start)} on.",
             requeue=min(look.until(look.start), look.freshness),
         )
     if not fresh:
@@ -51,7 +50,7 @@ def _waiting(look: Look, now: Standing) -> Decision:
         look = look.with_condition(ConditionType.APPROVED, False, Reason.APPROVAL_EXPIRED, message)
         return look.roll_back(Reason.APPROVAL_EXPIRED, Phase.CANCELLED, message)
     given = f", {some([g.approver for g in approval.given])} approved" if approval.given else ""
-    until = f" until {format_time(expires)}" if expires is not None else ""
+    until = f" until {moment(expires)}" if expires is not None else ""
     message = f"{plural(now.needed, 'approval')} needed for {summary(now.plan)}{given}; the run waits{until}."
     requeue = look.freshness if expires is None else min(look.until(expires), look.freshness)
     unverified = next((i for i in now.tally.ignored if i.reason is Reason.APPROVERS_UNVERIFIED), None)

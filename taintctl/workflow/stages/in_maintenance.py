@@ -5,10 +5,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from taintctl.api.base import condition, format_time
+from taintctl.api.base import condition
 from taintctl.api.plan import Verdict
 from taintctl.api.reasons import ConditionType, Phase, Reason
 from taintctl.api.run import AtDeadline, Ending, WorkMode
+from taintctl.api.text import moment
 from taintctl.workflow.look import Look
 from taintctl.workflow.model import Decision, Event
 from taintctl.workflow.next_step import on_use
@@ -74,7 +75,7 @@ def _waiting(look: Look, done: bool) -> tuple[Reason, str, str] | None:
     if done:
         return None
     if look.deadline <= look.now:
-        when = format_time(look.deadline)
+        when = moment(look.deadline)
         return (
             Reason.WORK_NOT_DONE,
             f"The deadline {when} has passed and the work is not done; the taint stays.",
@@ -83,11 +84,11 @@ def _waiting(look: Look, done: bool) -> tuple[Reason, str, str] | None:
     if deleted:
         return _deleted(name, complete)
     if passed:
-        when = format_time(look.deadline)
+        when = moment(look.deadline)
         return Reason.DEADLINE_EXTENDED, f"The deadline has passed and was extended to {when} for the work.", complete
     if spec.work.mode is WorkMode.DURATION and spec.work.duration is not None:
         begun = look.status.work_started_at
-        until = f" until {format_time(begun + look.scaled(spec.work.duration))}" if begun is not None else ""
+        until = f" until {moment(begun + look.scaled(spec.work.duration))}" if begun is not None else ""
         return Reason.WAITING_FOR_WORK, f"The devices are in maintenance{until}.", ""
     return (
         Reason.WAITING_FOR_WORK,
