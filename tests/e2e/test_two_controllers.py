@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from taintctl.cli.lab import CONTROLLER
-from tests.e2e.town import LEASES, RULES, Town, Write, town
+from tests.e2e.town import LEASES, RULES, VICTIMS, Process, Town, Write, town
 
 pytestmark = pytest.mark.process
 
@@ -50,32 +50,56 @@ async def test_the_second_takes_over_when_the_first_is_killed_and_evicts_nobody_
         place.assert_nothing_odd_said()
 
 
-@pytest.mark.parametrize("phase", ["DryRun", "Draining"])
-async def test_one_that_was_frozen_finds_its_lease_taken_and_writes_nothing_more(tmp_path: Path, phase: str) -> None:
-    """SIGSTOP inside a write, as a frozen container does it; it wakes up when the other has ended the run, with the
-    answer to that write waiting."""
+async def frozen_in(place: Town, phase: str) -> tuple[Process, str]:
+    """A controller that stops inside the write of that phase (SIGSTOP, as a frozen container does), and the account of
+    another one that waits."""
+    first = await place.controller()
+    await first.says("the lease is ours")
+    account = place.second_account()
+    second = await place.controller(account)
+    await second.says("waiting for its lease")
+
+    def freeze(write: Write) -> None:
+        if write.phase == phase and write.user == CONTROLLER:
+            first.signal(signal.SIGSTOP)
+
+    place.hooks.append(freeze)
+    return first, account
+
+
+async def wakes_up_and_ends(place: Town, first: Process, account: str) -> None:
+    first.signal(signal.SIGCONT)
+    assert await first.ended() == 1
+    assert "work has stopped, since the lease is lost" in first.said()
+    assert_never_both(place, CONTROLLER, account)
+    place.assert_nothing_odd_said()
+
+
+async def test_one_that_was_frozen_before_it_made_a_rule_makes_none_when_it_wakes_up(tmp_path: Path) -> None:
+    """By then the run has ended: the rule would be left behind."""
     async with town(tmp_path) as place:
         place.policy()
-        first = await place.controller()
-        await first.says("the lease is ours")
-        account = place.second_account()
-        second = await place.controller(account)
-        await second.says("waiting for its lease")
-
-        def freeze(write: Write) -> None:
-            if write.phase == phase and write.user == CONTROLLER:
-                first.signal(signal.SIGSTOP)
-
-        place.hooks.append(freeze)
+        first, account = await frozen_in(place, "DryRun")
         place.start()
-        await place.hands()
-        await place.reaches("Succeeded")
-        first.signal(signal.SIGCONT)
-        assert await first.ended() == 1
-        assert "work has stopped, since the lease is lost" in first.said()
-        place.assert_ended_well()
-        assert_never_both(place, CONTROLLER, account)
-        place.assert_nothing_odd_said()
+        await place.reaches("AwaitingApproval")
+        place.patch(cancelled=True)
+        await place.reaches("Cancelled")
+        await wakes_up_and_ends(place, first, account)
+        assert len(place.made_rules()) == 1
+        assert place.sandbox.store.list(RULES) == []
+
+
+async def test_one_that_was_frozen_in_the_middle_of_an_eviction_writes_nothing_more(tmp_path: Path) -> None:
+    async with town(tmp_path) as place:
+        place.policy()
+        first, account = await frozen_in(place, "Draining")
+        place.start()
+        await place.reaches("AwaitingApproval")
+        place.approve()
+        await place.reaches("InMaintenance")
+        await wakes_up_and_ends(place, first, account)
+        assert dict(place.evicted)["team-b/notebook-0"] == account
+        assert len(place.evicted) == len(VICTIMS)
 
 
 async def test_one_that_is_told_to_stop_lets_the_other_begin_at_once(tmp_path: Path) -> None:

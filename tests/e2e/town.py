@@ -21,7 +21,7 @@ from taintctl.cli.lab import CONTROLLER, lab
 from taintctl.sandbox.cluster import Sandbox
 from taintctl.sandbox.store import Event
 
-SPEED = 20.0
+SPEED = 40.0
 PATIENCE = 40.0
 """Real seconds that a test waits for what must come; it takes a fraction of that on an idle machine."""
 RUNS = "maintenanceruns.taintctl.dev"
