@@ -147,16 +147,24 @@ class Reader:
         return await self.cluster.snapshot(scope)
 
     async def _earlier_runs(self, run: MaintenanceRun) -> tuple[str, ...]:
-        """Runs that go first: those that hold rules, or were asked for before, for a device of this one's."""
+        """Runs that go first: those that hold rules, or were asked for before, for a device of this one's.
+
+        One that found no device holds nothing up; one that can't be read, and has rules, holds everything up.
+        """
         found: list[str] = []
         for raw in await self.cluster.list(MaintenanceRun):
             other = check(MaintenanceRun, raw).obj
-            if other is None or other.metadata.uid == run.metadata.uid:
+            status = raw.get("status") or {}
+            if raw["metadata"]["uid"] == run.metadata.uid or status.get("phase") in ENDED:
                 continue
-            phase = other.status.phase
-            if phase is not None and phase.ended:
+            if other is None:
+                if status.get("rules"):
+                    found.append(raw["metadata"]["name"])
                 continue
-            if overlaps(other.spec.target, run.spec.target) and (other.status.rules or _order(other) < _order(run)):
+            first = bool(other.status.rules) or (
+                _order(other) < _order(run) and status.get("reason") != Reason.NO_DEVICES
+            )
+            if first and overlaps(other.spec.target, run.spec.target):
                 found.append(other.name)
         return tuple(sorted(found))
 

@@ -195,3 +195,14 @@ async def test_rules_that_are_not_ours_are_never_changed() -> None:
         await world.until_phase(Phase.SUCCEEDED)
         assert [r["metadata"]["name"] for r in world.rules()] == ["foreign"]
         assert world.rules()[0]["spec"] == before
+
+
+async def test_an_earlier_run_that_found_no_device_holds_nobody_up() -> None:
+    async with World() as world:
+        world.policy()
+        await world.control()
+        await world.start("typo", policyName="policy", target={"driver": "gpu.example.com", "device": "gpu-77"})
+        await world.until_phase(Phase.BLOCKED, name="typo")
+        assert world.run("typo").status.reason == "NoDevices"
+        await world.start("run", policyName="policy")
+        await world.until_phase(Phase.IN_MAINTENANCE)
