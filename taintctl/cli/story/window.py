@@ -170,6 +170,8 @@ class Story:
         counted = sum(rule.pods or 0 for rule in run.status.rules)
         reached = [p for p in plan.pods if p.effect in (PodEffect.EVICTED, PodEffect.EVICTED_LATER)]
         missed = [p for p in plan.pods if p.effect is PodEffect.NOT_REACHED_BY_TAINT]
+        if sum(rule.allocated or 0 for rule in run.status.rules) > plan.counts.devices:
+            stage.tell("(Allocated counts claims: a GPU that two claims hold, as its monitor's, is there twice.)")
         stage.tell("taintctl counts for itself, and finds what the control plane does not:")
         stage.show(plan_view.pods(plan.pods, plan.more_pods))
         stage.require(
