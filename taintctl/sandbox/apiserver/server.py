@@ -113,7 +113,8 @@ class ApiServer:
             if self.faults.away:
                 raise _ConnectionClosed
             return await self._answer(http)
-        except _ConnectionClosed:
+        except (_ConnectionClosed, ConnectionError):
+            # By us, or by a client that went away in the middle of its request, which is nobody's error.
             if http.transport is not None:
                 http.transport.abort()
             return web.Response(status=503)
@@ -121,7 +122,7 @@ class ApiServer:
             return _refusal(error)
         except web.HTTPRequestEntityTooLarge:
             return _refusal(errors.too_large(MAX_BODY))
-        except (ConnectionError, asyncio.CancelledError):
+        except asyncio.CancelledError:
             raise
         except Exception as error:
             _log.exception("%s %s failed", http.method, http.path)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import time
 from typing import Any
 
@@ -114,3 +116,19 @@ def test_faults_are_bounded_and_checked() -> None:
         faults.fail(500)
     with pytest.raises(ValueError, match="at most 100 faults at a time"):
         faults.drop()
+
+
+async def test_a_client_that_goes_away_in_the_middle_of_a_request_is_no_error(
+    api: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    fault = api.faults.slow(0.2, verbs=["create"])
+    host, port = api.server.url.removeprefix("http://").split(":")
+    _, writer = await asyncio.open_connection(host, int(port))
+    head = f"POST /api/v1/namespaces HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {api.users.admin.token}\r\n"
+    writer.write(f"{head}Content-Type: application/json\r\nContent-Length: 50\r\n\r\n{{".encode())
+    while not fault.met:
+        await asyncio.sleep(0.01)
+    writer.close()
+    await writer.wait_closed()
+    await asyncio.sleep(0.4)
+    assert [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING] == []
