@@ -33,8 +33,9 @@ def idleness(
     (monitors). A pod marked for deletion still runs, and a claim reserved for a pod that is gone is not released yet.
     Unknown: a node of a device, or one of `nodes` (where the plan's pods were), is missing or not Ready; or it became
     Ready after `evicting_since`, so that a pod force-deleted from it may still run; or a pod on it may hold the same
-    hardware through a device plugin. Once idleness was proven (`proven_at`), Ready now is enough: nodes reboot in
-    maintenance. Before anything was evicted (`evicting_since` None) it is enough too.
+    hardware through a device plugin. Once idleness was proven (`proven_at`), Ready now is enough, and so is a node that
+    is no longer in the cluster: nodes reboot in maintenance, and are replaced. Before anything was evicted
+    (`evicting_since` None) Ready now is enough too.
     False beats Unknown, Unknown beats True.
     """
     allocations = Allocations(snapshot)
@@ -51,10 +52,9 @@ def idleness(
         for device, _ in pool.devices()
         if device.node and selects(selector, device.id)
     }
-    since = None if proven_at is not None else evicting_since
-    doubt = _node_doubt(snapshot.nodes, involved, since) or _plugin_doubt(
-        snapshot, involved, drivers={driver for driver, _, _ in selectors}
-    )
+    doubt = _node_doubt(
+        snapshot.nodes, involved, evicting_since=evicting_since, proven=proven_at is not None
+    ) or _plugin_doubt(snapshot, involved, drivers={driver for driver, _, _ in selectors})
     if doubt is not None:
         return Idleness(Verdict.UNKNOWN, *doubt)
     return Idleness(Verdict.TRUE, Reason.DEVICES_IDLE, "No pod holds a target device.")
@@ -105,20 +105,25 @@ def _monitors(hold: Hold, pod: Pod | None, *, key: str, value: str) -> bool:
 
 
 def _node_doubt(
-    nodes: Iterable[Node], involved: frozenset[str], evicting_since: datetime | None
+    nodes: Iterable[Node], involved: frozenset[str], *, evicting_since: datetime | None, proven: bool
 ) -> tuple[Reason, str] | None:
     by_name = {node.metadata.name: node for node in nodes}
     doubts = []
     for name in sorted(involved):
         node = by_name.get(name)
+        if node is None and proven:
+            # Taken out of the cluster in maintenance, after it was proven empty: no kubelet is there to start a pod.
+            continue
         if node is None:
             doubts.append(f"node {name} is not in the cluster")
             continue
         ready = node.ready
         if ready is None or ready.status != "True":
             doubts.append(f"node {name} is not Ready")
-        elif evicting_since is not None and (
-            ready.last_transition_time is None or ready.last_transition_time + RESOLUTION > evicting_since
+        elif (
+            not proven
+            and evicting_since is not None
+            and (ready.last_transition_time is None or ready.last_transition_time + RESOLUTION > evicting_since)
         ):
             doubts.append(f"node {name} was not Ready at some time since the eviction began")
     if not doubts:

@@ -157,6 +157,10 @@ def test_a_node_that_is_not_ready_leaves_doubt(ready: str | None, proven_at: dat
     assert found.message.startswith("Node n1 is not Ready: a pod that was deleted there may still run")
 
 
+def test_a_node_taken_out_of_the_cluster_after_it_was_proven_empty_leaves_none() -> None:
+    assert said(look(cluster(nodes=()), proven_at=NOW)) == (Verdict.TRUE, Reason.DEVICES_IDLE)
+
+
 def test_a_node_that_is_missing_leaves_doubt() -> None:
     found = look(cluster(nodes=()))
     assert said(found) == (Verdict.UNKNOWN, Reason.NODE_NOT_READY)

@@ -190,6 +190,29 @@ async def test_a_node_that_reboots_in_maintenance_is_released_when_it_is_back_an
         await world.until_phase(Phase.SUCCEEDED)
 
 
+async def test_a_node_that_is_taken_out_of_the_cluster_in_maintenance_does_not_hold_the_run_for_ever() -> None:
+    async with World() as world:
+        await draining(world)
+        await world.until_phase(Phase.IN_MAINTENANCE)
+        world.sandbox.node_silent(NODE)
+        world.store.delete(POD_KEY, "gpu-monitoring", "dcgm-0", grace_seconds=0)
+        world.store.delete("nodes", None, NODE)
+        world.sandbox.remove_slice(NODE)
+        await world.patch(workCompleted=True)
+        await world.until_phase(Phase.SUCCEEDED)
+        world.assert_no_rule_left()
+
+
+async def test_an_ended_run_is_deleted_without_a_controller() -> None:
+    async with World() as world:
+        await draining(world, work={"mode": "Duration", "duration": "1m"})
+        await world.until_phase(Phase.SUCCEEDED)
+        await world.wait(5)
+        await world.kill()
+        await world.delete()
+        assert world.store.find("maintenanceruns.taintctl.dev", None, "run") is None
+
+
 async def test_a_condition_that_stays_true_for_nobody_does_not_hold_the_run_up() -> None:
     """Recording 09: a delayed pod that leaves by itself triggers no update."""
     async with World() as world:

@@ -338,7 +338,6 @@ def check_action(observation: Observation, decision: Decision, action: Any, now:
             check_eviction(observation, action)
         case RemoveFinalizer():
             assert observation.rules == ()
-            assert run.metadata.deletion_timestamp is not None
             assert after.phase is not None
             assert after.phase.ended
 

@@ -349,6 +349,8 @@ def _leaving(rule: Any) -> Any:
 
 def test_an_ended_run_asks_for_no_further_look() -> None:
     world = World(plan=make_plan([]), run=make_run(status=RunStatus(phase=Phase.SUCCEEDED)))
+    world.settle()
+    assert world.run.metadata.finalizers == ()
     decision = world.step()
     assert decision.requeue_after is None
     assert decision.actions == ()

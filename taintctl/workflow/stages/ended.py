@@ -1,4 +1,5 @@
-"""Succeeded, Failed, Cancelled, Expired: nothing is left to do, but to let go of a run that is deleted."""
+"""Succeeded, Failed, Cancelled, Expired: none of our rules is left, so the run is let go: whoever deletes it later
+needs no controller."""
 
 from __future__ import annotations
 
@@ -12,6 +13,6 @@ def decide(look: Look) -> Decision:
     if look.obs.rules:
         # One was put back by hand, or by a create that outlived its caller; it is taken off like the others.
         return Decision(look.status, requeue_after=look.poll)
-    if meta.deletion_timestamp is not None and FINALIZER in meta.finalizers:
+    if FINALIZER in meta.finalizers:
         return Decision(look.status, (RemoveFinalizer(),))
     return Decision(look.status)
