@@ -71,8 +71,10 @@ TRANSITIONS: frozenset[Transition] = frozenset(
         *_moves(BEFORE_MAINTENANCE, [R.DELETED, R.CANCELLED, R.DEADLINE_PASSED, *BY_HAND], P.ROLLING_BACK),
         # Cancelled, the taint kept by policy, and then released by hand.
         *_moves([P.BLOCKED, P.NOTICE, P.EVICTING, P.DRAINING], [R.RELEASED], P.ROLLING_BACK),
-        # Out of maintenance there is one way: proven idle, then released.
+        # Out of maintenance there is one way: proven idle, then released. (Where every rule was deleted by hand,
+        # nothing is left to release.)
         *_moves([P.IN_MAINTENANCE], [R.WORK_DONE, R.RELEASED], P.RELEASING),
+        (P.IN_MAINTENANCE, R.RULE_DELETED, P.ROLLING_BACK),
         (P.RELEASING, R.COMPLETED, P.SUCCEEDED),
         (P.RELEASING, R.CANCELLED, P.CANCELLED),
         # How it was to end was kept in status.ending; by now no rule of ours is left.

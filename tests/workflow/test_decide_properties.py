@@ -281,8 +281,10 @@ def test_every_decision_keeps_the_promises(case: tuple[Observation, timedelta], 
     if after.phase is Phase.RELEASING and before.phase is not Phase.RELEASING:
         assert before.phase is Phase.IN_MAINTENANCE
         assert observation.live
-        let_go = observation.run.spec.released and not observation.rules
-        assert let_go or observation.idleness.verdict is Verdict.TRUE
+        assert observation.idleness.verdict is Verdict.TRUE
+    if before.phase is Phase.IN_MAINTENANCE and after.phase is Phase.ROLLING_BACK:
+        assert observation.run.spec.released
+        assert observation.rules == (), "a device in maintenance was freed without a proof"
     if after.phase is Phase.IN_MAINTENANCE and before.phase is not Phase.IN_MAINTENANCE:
         assert observation.live
         assert observation.idleness.verdict is Verdict.TRUE

@@ -60,8 +60,10 @@ def test_no_path_to_release_misses_the_idle_proof(end: Phase) -> None:
     assert {a for a, _, to in TRANSITIONS if to is Phase.IN_MAINTENANCE} == {Phase.DRAINING}
 
 
-def test_out_of_maintenance_there_is_no_way_but_release() -> None:
-    assert {to for a, _, to in TRANSITIONS if a is Phase.IN_MAINTENANCE} == {Phase.RELEASING}
+def test_out_of_maintenance_there_is_no_way_but_release_or_rules_that_are_gone_already() -> None:
+    out = {(reason, to) for a, reason, to in TRANSITIONS if a is Phase.IN_MAINTENANCE}
+    assert {to for reason, to in out if reason is not Reason.RULE_DELETED} == {Phase.RELEASING}
+    assert {to for reason, to in out if reason is Reason.RULE_DELETED} == {Phase.ROLLING_BACK}
 
 
 @pytest.mark.parametrize("phase", [None, *sorted(set(Phase) - ENDED)])

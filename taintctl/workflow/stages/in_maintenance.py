@@ -13,7 +13,7 @@ from taintctl.api.text import moment
 from taintctl.workflow.look import Look
 from taintctl.workflow.model import Decision, Event
 from taintctl.workflow.next_step import on_use
-from taintctl.workflow.text import EVENT_MAX, MESSAGE_MAX, SENTENCE_MAX, short
+from taintctl.workflow.text import EVENT_MAX, MESSAGE_MAX, short
 
 
 def decide(look: Look) -> Decision:
@@ -131,10 +131,9 @@ def _told_of_use(look: Look, decision: Decision) -> Decision:
 
 def _let_go(look: Look) -> Decision:
     """Every rule was deleted by hand, and then somebody said release: nothing is left to take off, and to wait for
-    devices that are in use again would hold the run for ever."""
+    devices that are in use again would hold the run for ever. That is no release, so it ends as rolled back."""
     message = f"{look.obs.idleness.message} No rule of the run was left to take off: they had been deleted by hand."
-    ending = Ending(phase=Phase.CANCELLED, reason=Reason.CANCELLED, message=short(message, SENTENCE_MAX))
-    return look.with_status(ending=ending).go(Phase.RELEASING, Reason.RELEASED, message)
+    return look.roll_back(Reason.RULE_DELETED, Phase.CANCELLED, message, ending=Reason.CANCELLED)
 
 
 def _release(look: Look, reason: Reason) -> Decision:
