@@ -92,9 +92,7 @@ class Witness:
     def moved(self, run: Any, before: str | None, phase: str | None) -> None:
         held = holders(self.world)
         left = [name for r in self.world.rules() if run["metadata"]["uid"] in (name := r["metadata"]["name"])]
-        # Where somebody deleted every rule by hand there is nothing to let go any more.
-        released = (before, phase) == ("InMaintenance", "Releasing") and left
-        if held and (phase == "InMaintenance" or released):
+        if held and (phase == "InMaintenance" or (before, phase) == ("InMaintenance", "Releasing")):
             self.broken.append(f"{phase} while {held} hold devices")
         if phase in ENDED and left:
             self.broken.append(f"{phase} with rules {left}")
