@@ -23,11 +23,11 @@ class ApprovalSpec(SpecModel):
 
     IMMUTABLE: ClassVar[tuple[str, ...]] = ("runName", "digest", "decision", "approver", "comment")
 
-    run_name: Name
+    run_name: Name = Field(description="The MaintenanceRun.")
     digest: Digest = Field(description="The digest of the plan, from the run's status.approval.asked.digest.")
-    decision: ApprovalDecision
+    decision: ApprovalDecision = Field(description="Approve, or Deny: one denial cancels the run.")
     approver: Approver = Field(description="Who decides; the admission policy holds it to the caller's name.")
-    comment: Annotated[str, Field(max_length=1024)] | None = None
+    comment: Annotated[str, Field(max_length=1024)] | None = Field(None, description="Why, for whoever reads it later.")
 
 
 class ApprovalObjectStatus(Model):

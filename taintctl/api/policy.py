@@ -16,9 +16,9 @@ Count = Annotated[int, Field(ge=0, le=1_000_000), WHOLE]
 class Limits(SpecModel):
     """Upper bounds of a plan. Absent is unlimited. Pods counted: Evicted, EvictedLater, NotReachedByTaint."""
 
-    max_pods: Count | None = None
-    max_namespaces: Count | None = None
-    max_devices: Count | None = None
+    max_pods: Count | None = Field(None, description="Pods that would go, by the taint or by taintctl.")
+    max_namespaces: Count | None = Field(None, description="Namespaces that these pods are in.")
+    max_devices: Count | None = Field(None, description="Devices that the rules would taint.")
 
     @property
     def empty(self) -> bool:
@@ -50,12 +50,18 @@ class ApproverKind(StrEnum):
 
 
 class Approver(SpecModel):
-    kind: ApproverKind = ApproverKind.KUBERNETES
-    name: Annotated[str, Field(min_length=1, max_length=256)]
+    """One person, by the name that the API server knows them under."""
+
+    kind: ApproverKind = Field(ApproverKind.KUBERNETES, description="Whose name it is.")
+    name: Annotated[str, Field(min_length=1, max_length=256)] = Field(
+        description="The user name (kubectl auth whoami)."
+    )
 
 
 class ApprovalPolicy(SpecModel):
-    required: ApprovalRequired = ApprovalRequired.ABOVE_AUTO_APPROVE
+    required: ApprovalRequired = Field(
+        ApprovalRequired.ABOVE_AUTO_APPROVE, description="When people are asked: above autoApprove, always, or never."
+    )
     count: Annotated[int, Field(ge=1, le=20), WHOLE] = Field(1, description="How many different people.")
     approvers: Annotated[tuple[Approver, ...], Field(max_length=100)] = Field(
         (), description="Who may; empty: RBAC decides who may write an approval."
@@ -83,8 +89,8 @@ class PolicySpec(SpecModel):
         description="At or below all of them no approval is asked. Absent or empty approves nothing.",
     )
     budgets: BudgetMode = BudgetMode.RESPECT
-    dry_run: DryRunPolicy = Field(default_factory=DryRunPolicy)
-    approval: ApprovalPolicy = Field(default_factory=ApprovalPolicy)
+    dry_run: DryRunPolicy = Field(default_factory=DryRunPolicy, description="How fresh a dry run must be.")
+    approval: ApprovalPolicy = Field(default_factory=ApprovalPolicy, description="Whether people are asked, and who.")
     rollback_on: Annotated[tuple[RollbackFailure, ...], Field(max_length=2), AfterValidator(_different)] = Field(
         (RollbackFailure.DRAIN_TIMEOUT, RollbackFailure.CANCELLED),
         description="Failures that take the taint off before maintenance began.",

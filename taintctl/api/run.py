@@ -45,7 +45,7 @@ class TriggerType(StrEnum):
 class Trigger(SpecModel):
     """What asked for the run."""
 
-    type: TriggerType = TriggerType.MANUAL
+    type: TriggerType = Field(TriggerType.MANUAL, description="A window's schedule, or somebody by hand.")
     window_name: Annotated[str, Field(max_length=52)] | None = Field(
         None, description="The MaintenanceWindow, for type Schedule."
     )
@@ -75,7 +75,7 @@ class Work(SpecModel):
     )
 
     mode: WorkMode = WorkMode.MANUAL
-    duration: Duration | None = None
+    duration: Duration | None = Field(None, description="With mode Duration: how long, counted from InMaintenance.")
 
     @model_validator(mode="after")
     def _duration_with_mode(self) -> Work:
@@ -95,7 +95,7 @@ class RunTemplate(SpecModel):
     notice: Duration = Field(
         timedelta(0), description="How long NoSchedule stands before eviction; never less than 10s."
     )
-    drain: Drain = Field(default_factory=Drain)
+    drain: Drain = Field(default_factory=Drain, description="How the pods are made to go.")
     work: Work = Field(default_factory=Work)
     at_deadline: AtDeadline = AtDeadline.RELEASE
     extend_by: Duration | None = Field(None, description="With atDeadline Extend: how much later the deadline then is.")

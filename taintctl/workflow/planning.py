@@ -209,7 +209,7 @@ def with_plan(look: Look, now: Standing) -> Look:
     counted = plan.counted_pods
     shown = PlanStatus(
         digest=digest(plan, policy, now.violations, run_uid=look.obs.run.metadata.uid),
-        computed_at=plan.computed_at or look.now,
+        computed_at=look.now,
         policy_generation=policy.metadata.generation,
         devices=tuple(
             PlanDevice(driver=d.id.driver, pool=d.id.pool, device=d.id.device, uuid=d.uuid, node=d.node)
