@@ -143,15 +143,15 @@ class Operator:
         """Returns, with what ended it, when a watch of kopf's has ended and kopf has not: its shutdown can hang for
         ever on a request that it means to cancel and does not (1.45.2, clients/api.py, request_cancel_callback), and
         then nobody watches."""
-        complete = False
+        begun = False
         missing = 0.0
         seen: set[asyncio.Task[Any]] = set()
-        while missing < (LOST_AFTER if complete else BEGIN_TIMEOUT):
+        while missing < (LOST_AFTER if begun else BEGIN_TIMEOUT):
             await asyncio.sleep(LOOK_EVERY)
             watchers = {task for task in asyncio.all_tasks() if task.get_name().startswith("watcher for ")}
             seen |= watchers
             self.watches = len(watchers)
-            complete = complete or self.watches >= len(KINDS)
+            begun = begun or self.watches >= len(KINDS) or any(task.done() for task in seen)
             missing = missing + LOOK_EVERY if self.watches < len(KINDS) else 0.0
         ended = (task for task in seen if task.done() and not task.cancelled())
         return next((error for task in ended if (error := task.exception()) is not None), None)

@@ -19,6 +19,7 @@ from taintctl.impact import build_plan, idleness
 from taintctl.ports.clock import Clock
 from taintctl.ports.cluster import Cache, Cluster, Scope
 from taintctl.ports.errors import ClusterError
+from taintctl.reconcile.small import part
 from taintctl.workflow.model import Observation, Settings
 from taintctl.workflow.rules import taint_value
 
@@ -154,7 +155,7 @@ class Reader:
         found: list[str] = []
         for raw in await self.cluster.list(MaintenanceRun):
             other = check(MaintenanceRun, raw).obj
-            status = raw.get("status") or {}
+            status = part(raw, "status")
             if raw["metadata"]["uid"] == run.metadata.uid or status.get("phase") in ENDED:
                 continue
             if other is None:

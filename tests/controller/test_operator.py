@@ -80,6 +80,7 @@ async def test_it_tells_of_what_is_there_and_of_what_comes_changes_and_goes(serv
 async def test_it_starts_again_after_a_410_and_misses_nothing(server: Server, heard: Heard) -> None:
     server.store.create(POLICIES, {"metadata": {"name": "before"}, "spec": {}})
     await heard.hears(EvictionPolicy, "before")
+    await heard.until(lambda: heard.operator.watches == len(KINDS))
     fault = server.faults.fail(410, resources=[POLICIES], times=1)
     server.faults.cut_watches()
     server.store.create(POLICIES, {"metadata": {"name": "meanwhile"}, "spec": {}})

@@ -29,7 +29,8 @@ def accept_anything(place: Town) -> None:
 
 def accepted(place: Town, key: str, name: str) -> tuple[str, str]:
     """Status and message of the first condition that has them (Accepted); empty where there is none."""
-    conditions = place.status(name, key).get("conditions") or ()
+    status: Any = place.status(name, key)
+    conditions = (status.get("conditions") or ()) if isinstance(status, dict) else ()
     return next(((c["status"], c["message"]) for c in conditions if "message" in c), ("", ""))
 
 
@@ -65,9 +66,12 @@ async def test_a_misbehaving_object_stops_nothing_else(tmp_path: Path) -> None:
         accept_anything(place)
         for (kind, _, name), (spec, _) in BAD_SPECS.items():
             place.sandbox.apply([{"apiVersion": API_VERSION, "kind": kind, "metadata": {"name": name}, "spec": spec}])
-        odd = {"phase": "Dancing", "history": 7, "rules": "none", "conditions": [{"type": "Accepted"}]}
+        odd = {"phase": "Dancing", "history": 7, "conditions": [{"type": "Accepted"}]}
         place.start("odd-status", target=TARGET)
-        place.sandbox.store.mutate(RUNS, None, "odd-status", lambda run: run.update(status=odd), subresource="status")
+        for name, status in {"odd-status": odd, "list": "fine"}.items():
+            place.sandbox.store.mutate(
+                RUNS, None, name, lambda run, status=status: run.update(status=status), subresource="status"
+            )
         process = await place.controller()
         await process.says("the lease is ours")
         for (kind, key, name), (_, where) in BAD_SPECS.items():

@@ -121,7 +121,8 @@ class Town:
     def see(self, event: Event) -> None:
         obj, meta = event.obj, event.obj["metadata"]
         effect = obj["spec"]["taint"]["effect"] if event.key == RULES else ""
-        phase = (obj.get("status") or {}).get("phase", "") if event.key == RUNS else ""
+        status = obj.get("status") if event.key == RUNS else None
+        phase = status.get("phase", "") if isinstance(status, dict) else ""
         write = Write(event.user, event.key, meta["name"], event.type, effect, phase)
         self.writes.append(write)
         before = (event.old or {}).get("metadata", {})
