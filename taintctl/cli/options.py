@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Awaitable, Callable
 from datetime import datetime, timedelta
 from functools import wraps
@@ -27,6 +28,16 @@ class DurationType(click.ParamType[timedelta]):
             return parse_duration(value)
         except ValueError as error:
             self.fail(str(error), param, ctx)
+
+
+class SpeedType(click.FloatRange):
+    """A factor that divides waits; a range lets NaN through, which is in none."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        speed: float = super().convert(value, param, ctx)
+        if math.isnan(speed):
+            self.fail(f"{value} is not a number", param, ctx)
+        return speed
 
 
 class TimeType(click.ParamType[datetime]):

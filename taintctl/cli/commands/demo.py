@@ -7,6 +7,7 @@ import asyncio
 import click
 
 from taintctl.cli.commands.sandbox import KUBERNETES
+from taintctl.cli.options import SpeedType
 from taintctl.cli.text import command, heading, line, say, styled
 
 
@@ -16,7 +17,7 @@ from taintctl.cli.text import command, heading, line, say, styled
 @click.option("--kubernetes", type=click.Choice(KUBERNETES), default="1.37", show_default=True)
 @click.option(
     "--speed",
-    type=click.FloatRange(1, 20),
+    type=SpeedType(1, 20),
     default=10.0,
     show_default=True,
     help="Divides the delays of control plane and controller.",

@@ -8,7 +8,7 @@ from typing import Literal
 
 import click
 
-from taintctl.cli.options import connection_of, connection_options
+from taintctl.cli.options import SpeedType, connection_of, connection_options
 from taintctl.controller.defaults import NAMESPACE, PROBES_PORT
 
 
@@ -31,7 +31,7 @@ from taintctl.controller.defaults import NAMESPACE, PROBES_PORT
 )
 @click.option(
     "--speed",
-    type=click.FloatRange(0, 1000, min_open=True),
+    type=SpeedType(0, 1000, min_open=True),
     default=1.0,
     show_default=True,
     help="Divides every wait. Only for a sandbox of the same speed.",

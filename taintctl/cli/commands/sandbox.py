@@ -11,6 +11,7 @@ import click
 
 from taintctl.api.text import plural
 from taintctl.cli.errors import FAILED, Failure
+from taintctl.cli.options import SpeedType
 from taintctl.cli.text import Line, command, heading, line, say
 
 KUBERNETES = ("1.37", "1.36")
@@ -28,7 +29,7 @@ KUBERNETES = ("1.37", "1.36")
 )
 @click.option(
     "--speed",
-    type=click.FloatRange(0, 1000, min_open=True),
+    type=SpeedType(0, 1000, min_open=True),
     default=1.0,
     show_default=True,
     help="Divides the control plane's delays; timestamps stay the wall's.",
