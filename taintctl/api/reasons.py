@@ -89,6 +89,7 @@ class Reason(StrEnum):
     PODS_PENDING = "PodsPending"
     PODS_TERMINATING = "PodsTerminating"
     BUDGET_FORBIDS = "BudgetForbids"
+    EVICTION_REFUSED = "EvictionRefused"
     PROVING_IDLE = "ProvingIdle"
     CONDITION_STALE = "ConditionStale"
     DEVICES_IDLE = "DevicesIdle"

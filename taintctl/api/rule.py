@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from taintctl.api.base import ANNOTATION_ROUND, API_VERSION, LABEL_MANAGED_BY, LABEL_ROLE, LABEL_RUN, MANAGED_BY
+from taintctl.api.base import ANNOTATION_ROUND, LABEL_MANAGED_BY, LABEL_ROLE, LABEL_RUN, MANAGED_BY
 from taintctl.api.objects import DeviceTaintRule
 from taintctl.api.reasons import Effect
+
+_NAME = re.compile(r"taintctl-(?P<uid>.+)-[0-9]+(-dry)?")
 
 
 @dataclass(frozen=True)
 class RuleManifest:
-    """A DeviceTaintRule to be made. It always names driver and pool, so that no rule of ours can ever mean more."""
+    """A DeviceTaintRule to be made. It always names driver and pool, so that no rule of ours can ever mean more.
+
+    It has no owner reference: the garbage collector takes an owner's dependents off before the owner goes
+    (`--cascade=foreground`, as GitOps tools delete), and would free devices in maintenance. The run's finalizer sees to
+    it that its rules go with it.
+    """
 
     name: str
     role: str
@@ -46,16 +54,6 @@ class RuleManifest:
                     LABEL_MANAGED_BY: MANAGED_BY,
                 },
                 "annotations": {ANNOTATION_ROUND: str(self.round)},
-                "ownerReferences": [
-                    {
-                        "apiVersion": API_VERSION,
-                        "kind": "MaintenanceRun",
-                        "name": self.run_name,
-                        "uid": self.run_uid,
-                        "controller": True,
-                        "blockOwnerDeletion": True,
-                    }
-                ],
             },
             "spec": {
                 "deviceSelector": selector,
@@ -71,21 +69,13 @@ def run_label(run_name: str) -> str:
 
 def rule_name(run_uid: str, number: int) -> str:
     """What a run calls its rules; the run's uid in it makes it nobody else's."""
-    return f"{_prefix(run_uid)}{number}"
+    return f"taintctl-{run_uid}-{number}"
 
 
-def belongs(rule: DeviceTaintRule, run_name: str, run_uid: str) -> bool:
-    """Whether the run made the rule: by its name, which stays when labels or owner are edited away (also by a deletion
-    that orphans), or by our labels together with the owner. An owner reference alone anybody can write."""
-    meta = rule.metadata
-    labels = meta.labels or {}
-    marked = labels.get(LABEL_MANAGED_BY) == MANAGED_BY and labels.get(LABEL_RUN) == run_label(run_name)
-    owned = any(owner.uid == run_uid for owner in meta.owner_references or ())
-    return bool(run_uid) and (meta.name.startswith(_prefix(run_uid)) or (marked and owned))
-
-
-def _prefix(run_uid: str) -> str:
-    return f"taintctl-{run_uid}-"
+def run_uid_of(rule: DeviceTaintRule) -> str | None:
+    """The uid of the run that made the rule, by its name, which stays when labels are edited away; None: not ours."""
+    match = _NAME.fullmatch(rule.metadata.name)
+    return match["uid"] if match else None
 
 
 class EvictionResult(StrEnum):

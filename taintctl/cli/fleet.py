@@ -8,6 +8,7 @@ from typing import Any
 
 from taintctl.api.base import API_VERSION, LABEL_RUN
 from taintctl.api.objects import DeviceTaintRule, Pod, ResourceClaim, ResourceSlice, SliceDevice, Snapshot
+from taintctl.api.rule import run_uid_of
 
 EXTENDED = "resource.kubernetes.io/extended-resource-claim"
 """Annotation of a claim that the scheduler made for a pod's extended resources (recording 01)."""
@@ -158,9 +159,8 @@ def _selects(rule: DeviceTaintRule, key: Key) -> bool:
 
 def _by_rule(rule: DeviceTaintRule) -> SetTaint:
     taint = rule.spec.taint
-    owner = next((o for o in rule.metadata.owner_references or () if o.kind == "MaintenanceRun"), None)
-    ours = owner is not None and LABEL_RUN in (rule.metadata.labels or {})
-    kind, name = ("MaintenanceRun", owner.name) if ours and owner else ("DeviceTaintRule", rule.metadata.name)
+    run = (rule.metadata.labels or {}).get(LABEL_RUN) if run_uid_of(rule) is not None else None
+    kind, name = ("MaintenanceRun", run) if run else ("DeviceTaintRule", rule.metadata.name)
     return SetTaint(taint.key, taint.value or "", taint.effect, kind, name)
 
 

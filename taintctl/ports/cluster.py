@@ -67,12 +67,12 @@ class Cluster(SnapshotSource, Protocol):
         """With a uid precondition; nothing where it is gone already."""
         ...
 
-    async def rules_of(self, run_name: str, run_uid: str) -> tuple[DeviceTaintRule, ...]:
-        """Live: the rules that this run made, also those whose labels or owner somebody took off."""
+    async def rules_of(self, run_uid: str) -> tuple[DeviceTaintRule, ...]:
+        """Live: the rules that this run made, also those whose labels somebody took off."""
         ...
 
     async def own_rules(self) -> tuple[DeviceTaintRule, ...]:
-        """Live: every rule with our managed-by label."""
+        """Live: every rule that a run made, whether that run is still there or not."""
         ...
 
     async def create_rule(self, rule: RuleManifest) -> DeviceTaintRule: ...

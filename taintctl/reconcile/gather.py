@@ -51,7 +51,7 @@ class Reader:
         approvals (what may be), then the cluster (whom it hits). Raises ClusterError where the rules can't be read:
         to take them for missing would look like an operator's hand."""
         taken_at = self.clock.now()
-        rules = await self.cluster.rules_of(run.name, run.metadata.uid)
+        rules = await self.cluster.rules_of(run.metadata.uid)
         policy, policy_problem = await self._policy(run)
         approvals, verified, approvals_problem = await self._approvals(run)
         plan, plan_problem, idle, whole_live = await self._cluster(run, live)

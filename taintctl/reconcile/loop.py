@@ -8,10 +8,10 @@ from datetime import timedelta
 from typing import Any
 
 from taintctl.api.approval import MaintenanceApproval
-from taintctl.api.base import LABEL_WINDOW
+from taintctl.api.base import FINALIZER, LABEL_WINDOW
 from taintctl.api.check import KINDS, FieldProblem, Own, check
 from taintctl.api.policy import EvictionPolicy
-from taintctl.api.rule import EvictionOutcome
+from taintctl.api.rule import EvictionOutcome, run_uid_of
 from taintctl.api.run import MaintenanceRun
 from taintctl.api.window import MaintenanceWindow
 from taintctl.ports.clock import Clock
@@ -69,9 +69,9 @@ class Reconciler:
                 if kind is MaintenanceRun:
                     runs.add(raw["metadata"]["uid"])
         for rule in await self._cluster.own_rules():
-            if not any(owner.uid in runs for owner in rule.metadata.owner_references or ()):
+            if run_uid_of(rule) not in runs:
                 log.warning(
-                    "DeviceTaintRule %s is labelled as ours, but its run is gone; kubectl delete it if nobody needs it",
+                    "DeviceTaintRule %s taints devices and its run is gone; kubectl delete it if nobody works on them",
                     rule.metadata.name,
                 )
 
@@ -194,11 +194,26 @@ class Reconciler:
             self.enqueue(MaintenanceWindow, window)
 
     async def _refuse(self, raw: dict[str, Any], problems: tuple[FieldProblem, ...]) -> None:
-        """A run that can't even be read: said on it, and nothing else is done."""
+        """A run that can't even be read: said on it, and nothing else is done, but to let it go where it is deleted and
+        none of its rules is left."""
+        metadata = raw["metadata"]
+        finalizers = metadata.get("finalizers") or []
+        if (
+            metadata.get("deletionTimestamp")
+            and FINALIZER in finalizers
+            and not await self._cluster.rules_of(metadata["uid"])
+        ):
+            await self._cluster.patch(
+                MaintenanceRun,
+                metadata["name"],
+                {"metadata": {"finalizers": [f for f in finalizers if f != FINALIZER]}},
+                uid=metadata["uid"],
+                resource_version=metadata["resourceVersion"],
+            )
+            return
         status = run_refused(raw, problems, self._clock.now())
         if status["message"] == part(raw, "status").get("message"):
             return
-        metadata = raw["metadata"]
         await self._cluster.replace_status(
             MaintenanceRun,
             metadata["name"],

@@ -27,6 +27,7 @@ ALARMS = frozenset(
         Reason.INVALID_SPEC,
         Reason.UNKNOWN_FIELD,
         Reason.BUDGET_FORBIDS,
+        Reason.EVICTION_REFUSED,
         Reason.DEVICE_PLUGIN_POD,
         Reason.NODE_NOT_READY,
         Reason.APPROVERS_UNVERIFIED,

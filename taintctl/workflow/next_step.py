@@ -38,6 +38,9 @@ def on_use(look: Look, reason: str) -> str:
     if reason == Reason.BUDGET_FORBIDS and eviction is not None and eviction.blocked_by:
         namespace = eviction.blocked_by[0].partition("/")[0]
         return f"kubectl get poddisruptionbudgets --namespace {namespace}"
+    if reason == Reason.EVICTION_REFUSED and eviction is not None and eviction.blocked_by:
+        namespace, _, pod = eviction.blocked_by[0].partition(":")[0].partition("/")
+        return f"kubectl describe pod --namespace {namespace} {pod}"
     if reason == Reason.DEVICES_IN_USE:
         idle = look.obs.idleness
         stopping = {pod.uid for pod in idle.terminating}

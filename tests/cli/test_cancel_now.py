@@ -9,7 +9,7 @@ import pytest
 
 from taintctl.api.base import format_time
 from taintctl.api.reasons import Effect
-from taintctl.api.rule import RuleManifest
+from taintctl.api.rule import RuleManifest, rule_name
 from taintctl.cli.lab import bind
 from tests.cli.conftest import Lab
 
@@ -31,9 +31,9 @@ def tainted(lab: Lab, name: str, *, status: dict[str, Any] | None = None) -> lis
             )
         )
     names = []
-    for number, owner in enumerate((uid, uid, "another-uid")):
+    for number, owner in enumerate((uid, uid, f"earlier-{name}")):
         manifest = RuleManifest(
-            name=f"taintctl-{name}-{number}",
+            name=rule_name(owner, number),
             role="taint",
             round=1,
             run_name=name,
@@ -46,10 +46,6 @@ def tainted(lab: Lab, name: str, *, status: dict[str, Any] | None = None) -> lis
             effect=Effect.NO_EXECUTE,
         )
         rule = {"apiVersion": "resource.k8s.io/v1", **manifest.to_object()}
-        # An owner that does not exist would have the rule collected; it stays for this test.
-        if owner != uid:
-            rule["metadata"]["ownerReferences"] = [{**rule["metadata"]["ownerReferences"][0], "kind": "Foreign"}]
-            rule["metadata"]["ownerReferences"][0]["apiVersion"] = "example.com/v1"
         lab.call(lambda rule=rule: lab.sandbox.store.create(RULES, rule))
         names.append(manifest.name)
     return names

@@ -61,7 +61,7 @@ def rule(name: str, selector: dict[str, str] | None, *, run: str = "") -> Device
         raw["spec"]["deviceSelector"] = selector
     if run:
         raw["metadata"]["labels"] = {"taintctl.dev/run": run}
-        raw["metadata"]["ownerReferences"] = [{"kind": "MaintenanceRun", "name": run, "uid": "u"}]
+        raw["metadata"]["name"] = "taintctl-u-0"
     return msgspec.convert(raw, DeviceTaintRule)
 
 

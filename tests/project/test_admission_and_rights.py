@@ -247,7 +247,7 @@ async def every_call_of_the_port(sandbox: Sandbox, cluster: KubernetesCluster) -
             effect=Effect.NONE,
         ),
     )
-    await call("rules_of", "swap-gpu", run["metadata"]["uid"])
+    await call("rules_of", run["metadata"]["uid"])
     (listed,) = await call("own_rules")
     await call(
         "set_rule_effect",
@@ -310,11 +310,6 @@ def granted() -> set[Right]:
     }
 
 
-ASKED_BY_THE_SERVER = {("", "taintctl.dev", "maintenanceruns/finalizers", "update")}
-"""Of whoever sets blockOwnerDeletion (the admission plugin OwnerReferencesPermissionEnforcement); the sandbox has it
-not."""
-
-
 async def test_the_controller_has_the_rights_that_it_uses_and_no_others(
     sandbox: Sandbox, asked: set[Right], tmp_path: Path
 ) -> None:
@@ -325,7 +320,7 @@ async def test_the_controller_has_the_rights_that_it_uses_and_no_others(
     rights = granted()
     clusterwide = {right for right in rights if right[0] == ""}
     used = {("", *right[1:]) if ("", *right[1:]) in clusterwide else right for right in asked}
-    for what, them in (("not granted", used - rights), ("not used", rights - used - ASKED_BY_THE_SERVER)):
+    for what, them in (("not granted", used - rights), ("not used", rights - used)):
         assert not them, what + ":\n" + "\n".join(" ".join(right) for right in sorted(them))
 
 

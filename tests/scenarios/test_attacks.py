@@ -30,13 +30,8 @@ def hide(rule: dict[str, Any]) -> None:
     rule["metadata"]["labels"] = {}
 
 
-def disown(rule: dict[str, Any]) -> None:
-    rule["metadata"]["ownerReferences"] = []
-
-
-@pytest.mark.parametrize("change", [hide, disown])
 @pytest.mark.parametrize("phase", [Phase.AWAITING_APPROVAL, Phase.NOTICE, Phase.DRAINING, Phase.IN_MAINTENANCE])
-async def test_a_rule_whose_marks_were_taken_off_by_hand_is_not_forgotten(phase: Phase, change: Any) -> None:
+async def test_a_rule_whose_marks_were_taken_off_by_hand_is_not_forgotten(phase: Phase) -> None:
     """Its name says whose it is; a taint that nobody owns would stay for ever."""
     async with World() as world:
         world.policy()
@@ -44,17 +39,34 @@ async def test_a_rule_whose_marks_were_taken_off_by_hand_is_not_forgotten(phase:
         await world.start(policyName="policy", notice="60s")
         await world.until_phase(phase)
         (name,) = {r["metadata"]["name"] for r in world.rules() if not r["metadata"]["name"].endswith("-dry")}
-        world.store.mutate(RULES, None, name, change)
+        world.store.mutate(RULES, None, name, hide)
         await world.patch(cancelled=True, released=True)
         await world.until(lambda: (phase := world.phase()) is not None and phase.ended)
         world.assert_no_rule_left()
 
 
-async def test_a_run_deleted_with_its_dependents_orphaned_takes_its_taint_along() -> None:
-    """`kubectl delete --cascade=orphan`: the garbage collector takes our owner reference off the rules."""
+@pytest.mark.parametrize("propagation", ["Orphan", "Background", "Foreground"])
+async def test_a_run_deleted_while_draining_takes_its_taint_along_however_it_is_deleted(propagation: str) -> None:
     async with World() as world:
         await draining(world)
-        world.store.delete(RUNS, None, "run", propagation="Orphan")
+        world.store.delete(RUNS, None, "run", propagation=propagation)
+        await world.until(lambda: world.store.find(RUNS, None, "run") is None)
+        world.assert_no_rule_left()
+
+
+@pytest.mark.parametrize("propagation", ["Orphan", "Background", "Foreground"])
+async def test_no_garbage_collector_frees_devices_in_maintenance_however_the_run_is_deleted(propagation: str) -> None:
+    """GitOps tools delete in the foreground, which takes an owner's dependents off first."""
+    async with World() as world:
+        await draining(world)
+        await world.until_phase(Phase.IN_MAINTENANCE)
+        (before,) = world.rules()
+        world.store.delete(RUNS, None, "run", propagation=propagation)
+        await world.wait(300)
+        assert [r["metadata"]["uid"] for r in world.rules()] == [before["metadata"]["uid"]]
+        assert not world.rules()[0]["metadata"].get("deletionTimestamp")
+        assert world.run().status.reason == "WaitingForRelease"
+        await world.patch(workCompleted=True)
         await world.until(lambda: world.store.find(RUNS, None, "run") is None)
         world.assert_no_rule_left()
 

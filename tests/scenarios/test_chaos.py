@@ -287,7 +287,7 @@ class Chaos:
             if kind == 0:
                 obj["metadata"]["labels"] = {}
             elif kind == 1:
-                obj["metadata"]["ownerReferences"] = []
+                obj["metadata"].setdefault("labels", {})["example.com/touched"] = "yes"
             else:
                 obj["spec"]["taint"]["effect"] = self.random.choice(["None", "NoSchedule"])
 

@@ -152,6 +152,23 @@ def test_a_budget_that_forbids_is_said_and_tried_again_every_five_seconds() -> N
     assert world.evicted == ["web", "web"]
 
 
+def test_a_refusal_that_no_budget_is_the_cause_of_is_called_another_thing() -> None:
+    world = World(plan=make_plan([WEB]))
+    world.outcome = lambda a: EvictionOutcome(
+        a.namespace, a.name, a.uid, EvictionResult.FAILED, 'pods "web" is forbidden: cannot create pods/eviction'
+    )
+    world.until(Phase.DRAINING)
+    for _ in range(3):
+        world.step()
+    assert world.status.reason == "EvictionRefused"
+    assert "forbidden" in world.status.message
+    assert world.status.next_step == "kubectl describe pod --namespace team-a web"
+    world.outcome = lambda a: EvictionOutcome(a.namespace, a.name, a.uid, EvictionResult.BUDGET_FORBIDS, "budget web")
+    for _ in range(3):
+        world.pass_time(5).step()
+    assert world.status.reason == "BudgetForbids"
+
+
 def test_two_budgets_on_one_pod_end_the_run_with_the_taint_off() -> None:
     world = draining(WEB)
     world.outcome = lambda a: EvictionOutcome(a.namespace, a.name, a.uid, EvictionResult.MULTIPLE_BUDGETS, "500")

@@ -11,11 +11,11 @@ from taintctl.adapters.kubernetes.discovery import RESOURCE_GROUP, Discovery
 from taintctl.adapters.kubernetes.events import EventRecorder
 from taintctl.adapters.kubernetes.snapshot import read_snapshot
 from taintctl.adapters.kubernetes.status import Refusal, to_error
-from taintctl.api.base import API_VERSION, GROUP, LABEL_MANAGED_BY, MANAGED_BY, VERSION
+from taintctl.api.base import API_VERSION, GROUP, VERSION
 from taintctl.api.check import Own
 from taintctl.api.objects import DeviceTaintRule, Pod, ResourceClaim, Snapshot
 from taintctl.api.reasons import Effect
-from taintctl.api.rule import EvictionOutcome, EvictionResult, RuleManifest, belongs
+from taintctl.api.rule import EvictionOutcome, EvictionResult, RuleManifest, run_uid_of
 from taintctl.ports.clock import Clock
 from taintctl.ports.cluster import Scope
 
@@ -82,12 +82,13 @@ class KubernetesCluster:
 
     # rules
 
-    async def rules_of(self, run_name: str, run_uid: str) -> tuple[DeviceTaintRule, ...]:
-        # All are read: one that lost its label must not be forgotten, and rules are few.
-        return tuple(rule for rule in await self._rules() if belongs(rule, run_name, run_uid))
+    async def rules_of(self, run_uid: str) -> tuple[DeviceTaintRule, ...]:
+        return tuple(rule for rule in await self.own_rules() if run_uid_of(rule) == run_uid)
 
     async def own_rules(self) -> tuple[DeviceTaintRule, ...]:
-        return await self._rules(f"{LABEL_MANAGED_BY}={MANAGED_BY}")
+        # All are read: one that lost its labels must not be forgotten, and rules are few.
+        found = await self._client.list(self._rule(), DeviceTaintRule)
+        return tuple(rule for rule in found.items if run_uid_of(rule) is not None)
 
     async def create_rule(self, rule: RuleManifest) -> DeviceTaintRule:
         body = {**rule.to_object(), "apiVersion": f"{RESOURCE_GROUP}/{self._discovery.require_rules()}"}
@@ -143,10 +144,6 @@ class KubernetesCluster:
 
     async def record_event(self, involved: dict[str, Any], *, event_type: str, reason: str, message: str) -> None:
         await self._events.record(involved, event_type=event_type, reason=reason, message=message)
-
-    async def _rules(self, label_selector: str = "") -> tuple[DeviceTaintRule, ...]:
-        params = {"labelSelector": label_selector} if label_selector else {}
-        return (await self._client.list(self._rule(), DeviceTaintRule, params=params)).items
 
     def _rule(self, *name: str) -> str:
         return path("apis", RESOURCE_GROUP, self._discovery.require_rules(), "devicetaintrules", *name)

@@ -147,7 +147,7 @@ async def _cancel_now(session: Session, name: str, wait: bool) -> int | None:
     """Rules first: what matters is that nothing more is evicted. Only rules of this very run."""
     checked: Checked[MaintenanceRun] = await session.checked(MaintenanceRun, name)
     uid = checked.metadata.uid
-    rules = await session.cluster.rules_of(name, uid)
+    rules = await session.cluster.rules_of(uid)
     failed = 0
     for rule in rules:
         try:
@@ -190,7 +190,7 @@ async def _take_off(session: Session, rule: DeviceTaintRule, run: str, run_uid: 
         except Conflict:
             if attempt == 3:
                 raise
-            again: Any = await session.cluster.rules_of(run, run_uid)
+            again: Any = await session.cluster.rules_of(run_uid)
             current = next((r for r in again if r.metadata.uid == meta.uid), None)
             continue
         return f"{before} -> None"

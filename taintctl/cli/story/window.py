@@ -162,7 +162,7 @@ class Story:
         plan = run.status.plan
         stage.require(plan is not None and bool(run.status.rules), "the run has a plan and rules")
         assert plan is not None
-        rules = await stage.operator.cluster.rules_of(self.run, run.metadata.uid)
+        rules = await stage.operator.cluster.rules_of(run.metadata.uid)
         messages = [rule.eviction.message or "" for rule in rules if rule.eviction]
         stage.tell(f"{plural(len(rules), 'DeviceTaintRule')} of effect None asks the control plane. It answers:")
         for message in messages:

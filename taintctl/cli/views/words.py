@@ -20,6 +20,7 @@ WORDS: dict[str, str] = {
     Reason.PODS_PENDING: "Pods are still to be evicted.",
     Reason.PODS_TERMINATING: "Pods are stopping; a device counts as idle only when they are gone.",
     Reason.BUDGET_FORBIDS: "A PodDisruptionBudget does not let a pod go now; it is tried again.",
+    Reason.EVICTION_REFUSED: "The Eviction API refuses a pod for another reason than a budget; it is tried again.",
     Reason.PROVING_IDLE: "Pods are gone; it is being proven that nothing uses the devices.",
     Reason.CONDITION_STALE: "The control plane says pods are pending, but none is left that it could mean.",
     Reason.DEVICES_IDLE: "Nothing uses the devices.",

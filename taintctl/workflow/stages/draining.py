@@ -209,7 +209,7 @@ def _in_use(look: Look, pods: Pods) -> tuple[str, str]:
             "the run waits until it is gone, or drain.timeout.",
         )
     if eviction is not None and eviction.blocked_by:
-        return Reason.BUDGET_FORBIDS, f"Eviction is tried again: {some(eviction.blocked_by, 1)}"
+        return _refusal(look), f"Eviction is tried again: {some(eviction.blocked_by, 1)}"
     if pods.pending:
         names = some([pod.key for pod in pods.pending])
         return Reason.PODS_PENDING, f"{plural(len(pods.pending), 'pod')} still to go: {names}."
@@ -217,6 +217,15 @@ def _in_use(look: Look, pods: Pods) -> tuple[str, str]:
         names = some([pod.key for pod in pods.terminating])
         return Reason.PODS_TERMINATING, f"{plural(len(pods.terminating), 'pod')} still stopping: {names}."
     return idle.reason, idle.message
+
+
+def _refusal(look: Look) -> Reason:
+    """Whether budgets say no for now, or the API for another reason (a missing right, a webhook); between two tries it
+    is what the last one said."""
+    results = {outcome.result for outcome in look.obs.outcomes}
+    if not results:
+        return Reason.EVICTION_REFUSED if look.status.reason == Reason.EVICTION_REFUSED else Reason.BUDGET_FORBIDS
+    return Reason.EVICTION_REFUSED if EvictionResult.FAILED in results else Reason.BUDGET_FORBIDS
 
 
 def _condition_pending(look: Look, plan: Plan | None) -> tuple[str, str] | None:
