@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from taintctl.api.reasons import Phase
+from taintctl.sandbox.fleet import budget
 from tests.scenarios.world import MONITOR, NODE, ON_NODE_1, POD_KEY, World
 
 pytestmark = pytest.mark.looptime
@@ -30,16 +31,7 @@ def assert_never_idle(world: World) -> None:
 async def test_a_device_held_by_an_extended_resource_pod_is_never_idle_while_that_pod_runs() -> None:
     """A budget forbids its eviction; the control plane's condition says False and Completed all the while."""
     async with World() as world:
-        world.sandbox.apply(
-            [
-                {
-                    "apiVersion": "policy/v1",
-                    "kind": "PodDisruptionBudget",
-                    "metadata": {"namespace": "team-b", "name": "notebook"},
-                    "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "notebook"}}},
-                }
-            ]
-        )
+        world.sandbox.apply([budget("team-b", "notebook", "notebook", 1)])
         await draining(world, drain={"timeout": "10m"})
         for _ in range(28):
             await world.wait(20)
@@ -60,16 +52,7 @@ async def test_a_device_held_by_an_extended_resource_pod_is_never_idle_while_tha
 
 async def test_the_extended_resource_pod_goes_as_soon_as_its_budget_lets_it() -> None:
     async with World() as world:
-        world.sandbox.apply(
-            [
-                {
-                    "apiVersion": "policy/v1",
-                    "kind": "PodDisruptionBudget",
-                    "metadata": {"namespace": "team-b", "name": "notebook"},
-                    "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "notebook"}}},
-                }
-            ]
-        )
+        world.sandbox.apply([budget("team-b", "notebook", "notebook", 1)])
         await draining(world)
         await world.wait(120)
         world.store.delete("poddisruptionbudgets.policy", "team-b", "notebook")
@@ -79,17 +62,7 @@ async def test_the_extended_resource_pod_goes_as_soon_as_its_budget_lets_it() ->
 
 async def test_a_pod_that_two_budgets_select_is_found_at_planning_time() -> None:
     async with World() as world:
-        for name in ("one", "two"):
-            world.sandbox.apply(
-                [
-                    {
-                        "apiVersion": "policy/v1",
-                        "kind": "PodDisruptionBudget",
-                        "metadata": {"namespace": "team-b", "name": name},
-                        "spec": {"minAvailable": 0, "selector": {"matchLabels": {"app": "notebook"}}},
-                    }
-                ]
-            )
+        world.sandbox.apply([budget("team-b", name, "notebook", 0) for name in ("one", "two")])
         world.policy()
         await world.control()
         await world.start(policyName="policy")
@@ -104,17 +77,7 @@ async def test_two_budgets_that_come_after_the_gate_end_the_run_as_multiple_budg
         await world.control()
         await world.start(policyName="policy")
         await world.until_phase(Phase.EVICTING)
-        for name in ("one", "two"):
-            world.sandbox.apply(
-                [
-                    {
-                        "apiVersion": "policy/v1",
-                        "kind": "PodDisruptionBudget",
-                        "metadata": {"namespace": "team-b", "name": name},
-                        "spec": {"minAvailable": 0, "selector": {"matchLabels": {"app": "notebook"}}},
-                    }
-                ]
-            )
+        world.sandbox.apply([budget("team-b", name, "notebook", 0) for name in ("one", "two")])
         await world.until_phase(Phase.FAILED)
         assert world.run().status.reason == "MultipleBudgets"
         assert NOTEBOOK in world.pods()
