@@ -143,7 +143,7 @@ class Reader:
     async def _snapshot(self, scope: Scope, live: bool) -> Snapshot:
         if not live and self.cache is not None:
             age = self.cache.age()
-            if age is not None and age <= self.settings.scaled(MAX_CACHE_AGE):
+            if age is not None and timedelta(0) <= age <= self.settings.scaled(MAX_CACHE_AGE):
                 return await self.cache.snapshot(scope)
         return await self.cluster.snapshot(scope)
 

@@ -33,7 +33,8 @@ class Status(msgspec.Struct, frozen=True):
 
 
 class Expired(ClusterError):
-    """410: the resourceVersion or continue token is too old. List again."""
+    """410: the resourceVersion or continue token is too old; 504: it is one that the server has not come to, as after a
+    restore from a backup. List again."""
 
 
 class Refusal(msgspec.Struct, frozen=True):
@@ -79,7 +80,7 @@ def to_error(refused: Refusal, what: str) -> ClusterError:
     if refused.status == 401:
         message = f"The API server does not know these credentials; log in again: {message}"
     kinds: dict[int, type[ClusterError]] = {401: Forbidden, 403: Forbidden, 404: NotFound, 409: Conflict, 410: Expired}
-    kind = kinds.get(refused.status)
+    kind = Expired if refused.cause("ResourceVersionTooLarge") is not None else kinds.get(refused.status)
     if kind is None and (refused.status >= 500 or refused.status in (408, 429)):
         kind = Unavailable
     elif kind is None and _precondition(refused):

@@ -73,6 +73,8 @@ async def watch(
             async with aclosing(client.stream(url_path, query, SILENCE)) as lines:  # type: ignore[type-var]
                 async for line in lines:
                     event = read_event(line, kind, url_path)
+                    if _goes_back(event.resource_version, resource_version):
+                        raise Expired(f"The API server counts from lower again, as after a restore (WATCH {url_path}).")
                     resource_version = event.resource_version or resource_version
                     heard = True
                     yield event
@@ -100,6 +102,11 @@ def read_event(line: bytes, kind: type[T], url_path: str) -> WatchEvent[T]:
         status: Status = decode(body, Status, what)
         raise to_error(refusal(status.code or 500, body), what)
     raise Expired(f"The API server sent an event of an unknown type ({what}).")
+
+
+def _goes_back(version: str, known: str) -> bool:
+    """A watch's versions only grow; they can be compared where they are numbers, as those of an API server are."""
+    return version.isdecimal() and known.isdecimal() and int(version) < int(known)
 
 
 def _version(body: bytes, what: str) -> str:

@@ -43,6 +43,9 @@ def decide(look: Look) -> Decision:
         return begin_dry_run(look, Reason.RESUMED, "The rules do not evict (any more); everything is looked at again.")
     if (unreadable := look.unreadable) is not None:
         return look.say_unreadable(unreadable)
+    if not look.obs.live:
+        # Since when the devices look empty, and who came late, is not to rest on what a cache has not heard yet.
+        return look.look_live()
     plan = look.obs.plan if look.obs.plan_problem is None else None
     pods = _sorted_out(look, plan)
     look, broken = _with_outcomes(_with_staleness(look, plan), pods)
@@ -60,8 +63,6 @@ def decide(look: Look) -> Decision:
     # The timeout is for pods: where all are gone, the rest of the proof is not cut off by it.
     if eviction.empty_since is None and look.past(eviction.started_at, look.obs.run.spec.drain.timeout):
         if look.rolls_back_on(RollbackFailure.DRAIN_TIMEOUT):
-            if not look.obs.live:
-                return look.look_live()
             return look.roll_back(
                 Reason.DRAIN_TIMEOUT, Phase.FAILED, f"The devices were not empty within drain.timeout: {unproven[1]}"
             )
