@@ -15,7 +15,7 @@ from taintctl.api.run import CompactPlan, GivenApproval
 MAX_IGNORED = 20
 """How many of the approvals that do not count are explained."""
 CLOCK_SKEW = timedelta(seconds=5)
-"""How far the API server's clock (creationTimestamp, whole seconds) may be behind ours."""
+"""How far the API server's clock (creationTimestamp, whole seconds) and ours may be apart."""
 
 
 @dataclass(frozen=True)
@@ -68,12 +68,13 @@ def tally(
     verified_since: datetime | None,
     allow_unverified: bool,
     asked_at: datetime | None,
+    expires_at: datetime | None,
 ) -> Tally:
-    """Counts the approvals of one run for the plan that was `asked` about at `asked_at`.
+    """Counts the approvals of one run for the plan that was `asked` about at `asked_at`, until `expires_at`.
 
     An Approve counts for that digest alone, from somebody who may, once a person, and only where the cluster proved
     who wrote it at that time (`verified_since`) or that was waived. One written before the asking answers an earlier
-    question.
+    question; one written after the expiry came too late, also where nobody was there to say so at the time.
     A Deny needs less, since stopping is safe: it counts unverified too, and for another digest if written since the
     asking (the plan may have changed while somebody read it). One Deny wins over any number of approvals.
     """
@@ -102,6 +103,14 @@ def tally(
                     approval.name,
                     Reason.OTHER_PLAN,
                     "It is for another plan than the one asked about now; look at the plan and decide again.",
+                )
+            )
+        elif _after(approval, expires_at):
+            ignored.append(
+                Ignored(
+                    approval.name,
+                    Reason.APPROVAL_EXPIRED,
+                    "It was given after the time to approve had run out; start another run.",
                 )
             )
         elif not (allow_unverified or _proven(approval, verified_since)):
@@ -134,6 +143,11 @@ def _order(approval: MaintenanceApproval) -> tuple[datetime, str]:
 def _before(approval: MaintenanceApproval, asked_at: datetime | None) -> bool:
     created = approval.metadata.creation_timestamp
     return created is not None and asked_at is not None and created + CLOCK_SKEW < asked_at
+
+
+def _after(approval: MaintenanceApproval, expires_at: datetime | None) -> bool:
+    created = approval.metadata.creation_timestamp
+    return created is not None and expires_at is not None and created > expires_at + CLOCK_SKEW
 
 
 def _proven(approval: MaintenanceApproval, since: datetime | None) -> bool:

@@ -83,6 +83,7 @@ def count(look: Look, policy: EvictionPolicy) -> Tally:
         verified_since=obs.approvals_verified,
         allow_unverified=obs.settings.allow_unverified_approvals,
         asked_at=approval.asked_at,
+        expires_at=approval.expires_at,
     )
 
 

@@ -58,6 +58,7 @@ def count(
         verified_since=EVER if verified else None,
         allow_unverified=allow,
         asked_at=NOW,
+        expires_at=NOW + timedelta(minutes=30),
     )
 
 
@@ -100,9 +101,23 @@ def test_an_approval_from_before_the_asking_is_of_an_earlier_run() -> None:
     assert count(ok("one", "alice", at=NOW - timedelta(seconds=5))).complete(1)
     assert count(ok("one", "alice", at=None)).complete(1)
     never_asked = tally(
-        [ok("one", "alice")], ASKED, policy(), verified_since=EVER, allow_unverified=False, asked_at=None
+        [ok("one", "alice")],
+        ASKED,
+        policy(),
+        verified_since=EVER,
+        allow_unverified=False,
+        asked_at=None,
+        expires_at=None,
     )
     assert never_asked.complete(1)
+
+
+def test_an_approval_that_came_after_the_expiry_does_not_count_and_a_denial_does() -> None:
+    late = NOW + timedelta(minutes=30, seconds=6)
+    found = count(ok("one", "alice", at=late))
+    assert (found.given, reasons(found)) == ((), [("one", Reason.APPROVAL_EXPIRED)])
+    assert count(ok("one", "alice", at=NOW + timedelta(minutes=30))).complete(1)
+    assert count(ok("one", "alice", at=late, decision=DENY)).denied is not None
 
 
 def test_only_approvers_count_where_the_policy_names_them() -> None:
@@ -124,7 +139,15 @@ def test_an_approval_that_was_written_before_the_cluster_proved_who_writes_does_
     early = ok("one", "alice")
 
     def since(moment: datetime) -> Tally:
-        return tally([early], ASKED, policy(), verified_since=moment, allow_unverified=False, asked_at=NOW)
+        return tally(
+            [early],
+            ASKED,
+            policy(),
+            verified_since=moment,
+            allow_unverified=False,
+            asked_at=NOW,
+            expires_at=None,
+        )
 
     assert reasons(since(NOW + timedelta(seconds=1))) == [("one", Reason.APPROVERS_UNVERIFIED)]
     assert since(NOW).complete(1)

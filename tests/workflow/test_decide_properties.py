@@ -370,6 +370,7 @@ def check_gate(observation: Observation, decision: Decision, action: SetEffect, 
         verified_since=observation.approvals_verified,
         allow_unverified=False,
         asked_at=approval.asked_at,
+        expires_at=approval.expires_at,
     )
     assert counted.complete(people_needed(plan, policy))
     by_name = {rule.metadata.name: rule for rule in observation.rules}
