@@ -62,14 +62,15 @@ class Reconciler:
 
     async def resync(self) -> None:
         """Queues every object of ours, and names rules of ours that no run owns any more."""
+        rules = await self._cluster.own_rules()  # before the runs, so that a run that starts meanwhile is known
         runs: set[str] = set()
         for kind in KINDS:
             for raw in await self._cluster.list(kind):
                 self.enqueue(kind, raw["metadata"]["name"])
                 if kind is MaintenanceRun:
                     runs.add(raw["metadata"]["uid"])
-        for rule in await self._cluster.own_rules():
-            if run_uid_of(rule) not in runs:
+        for rule in rules:
+            if run_uid_of(rule) not in runs and rule.metadata.deletion_timestamp is None:
                 log.warning(
                     "DeviceTaintRule %s taints devices and its run is gone; kubectl delete it if nobody works on them",
                     rule.metadata.name,
