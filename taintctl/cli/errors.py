@@ -10,6 +10,14 @@ DONE, FAILED, WRONG_USE, INTERRUPTED = 0, 1, 2, 130
 class Failure(Exception):
     """Refused or failed: exit status 1, and its text is the one line that people read."""
 
+    status = FAILED
+
+
+class BadFile(Failure):
+    """What a file that the command was given holds can't be meant: wrong use, as a bad option is."""
+
+    status = WRONG_USE
+
 
 def sentence(error: BaseException) -> str:
     """One line for any error that may end a command, with the next step where the kind of error has one."""

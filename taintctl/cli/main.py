@@ -69,7 +69,7 @@ class Commands(click.Group):
 def cli(ctx: click.Context, kubeconfig: str | None, context_name: str | None) -> None:
     """Takes GPUs and other DRA devices out of service without hurting anybody by surprise.
 
-    Exit status: 0 done, 1 refused or failed, 2 wrong use.
+    Exit status: 0 done, 1 refused or failed, 2 wrong use (a bad option or file).
     """
     ctx.obj = {"kubeconfig": kubeconfig, "context": context_name}
 
@@ -108,12 +108,12 @@ def run(arguments: Sequence[str] | None = None) -> int:
 
 
 def _failed(prog: str, error: Exception) -> int:
-    from taintctl.cli.errors import FAILED, sentence
+    from taintctl.cli.errors import FAILED, Failure, sentence
 
     if os.environ.get("TAINTCTL_TRACEBACK"):
         traceback.print_exc()
     _complain(f"{prog}: {sentence(error)}")
-    return FAILED
+    return error.status if isinstance(error, Failure) else FAILED
 
 
 def _complain(message: str) -> None:

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
-
-from taintctl.api.base import API_VERSION
 
 
 def emit(obj: Mapping[str, Any], output: str) -> None:
@@ -21,16 +19,11 @@ def emit(obj: Mapping[str, Any], output: str) -> None:
     sys.stdout.write(text + "\n")
 
 
-def as_list(kind: str, items: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """A list as the API server would give it."""
-    return {"apiVersion": API_VERSION, "kind": kind, "items": [dict(item) for item in items]}
-
-
 def manifests(path: str) -> list[dict[str, Any]]:
-    """The objects of a YAML or JSON file; `-` is stdin. Raises Failure that names the file and the line."""
+    """The objects of a YAML or JSON file; `-` is stdin. Raises BadFile that names the file and the line."""
     import yaml
 
-    from taintctl.cli.errors import Failure
+    from taintctl.cli.errors import BadFile
 
     name = "stdin" if path == "-" else path
     try:
@@ -41,17 +34,17 @@ def manifests(path: str) -> list[dict[str, Any]]:
                 text = file.read(4 << 20)
         found = [document for document in yaml.safe_load_all(text) if document is not None]
     except OSError as error:
-        raise Failure(f"{name} can't be read: {error.strerror}") from None
+        raise BadFile(f"{name} can't be read: {error.strerror}") from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         mark = getattr(error, "problem_mark", None)
         where = f" (line {mark.line + 1})" if mark else ""
-        raise Failure(f"{name} is not valid YAML{where}: {getattr(error, 'problem', None) or error}") from None
+        raise BadFile(f"{name} is not valid YAML{where}: {getattr(error, 'problem', None) or error}") from None
     objects: list[Any] = []
     for document in found:
         if not isinstance(document, dict):
-            raise Failure(f"{name} holds something that is not an object; it should have apiVersion, kind and spec")
+            raise BadFile(f"{name} holds something that is not an object; it should have apiVersion, kind and spec")
         items = document.get("items") if str(document.get("kind", "")).endswith("List") else None
         objects += items if isinstance(items, list) else [document]
     if not all(isinstance(item, dict) for item in objects):
-        raise Failure(f"{name} holds a list with something that is not an object")
+        raise BadFile(f"{name} holds a list with something that is not an object")
     return objects

@@ -8,12 +8,13 @@ from typing import Any
 
 import click
 
-from taintctl.api.check import check
+from taintctl.api.check import Checked, check
 from taintctl.api.run import MaintenanceRun, RunTemplate
 from taintctl.api.window import MaintenanceWindow
-from taintctl.cli.errors import Failure
+from taintctl.cli.errors import BadFile, Failure
 from taintctl.cli.output import manifests
 from taintctl.cli.session import Session
+from taintctl.policy import schedule_problem
 
 
 @dataclass(frozen=True)
@@ -43,9 +44,9 @@ def from_flags(target: dict[str, Any], others: str = "--window") -> Template:
 
 async def from_window(session: Session, name: str) -> Template:
     checked = await session.checked(MaintenanceWindow, name)
-    window = checked.obj
-    if window is None or checked.problems:
-        raise Failure(f"window {name} is not valid: {checked.problems[0]}; correct it: kubectl edit mw {name}")
+    window = _valid(checked)
+    if isinstance(window, str):
+        raise Failure(f"window {name} is not valid: {window}; correct it: kubectl edit mw {name}")
     return _of_window(window)
 
 
@@ -53,18 +54,26 @@ def from_file(path: str) -> Template:
     """The one MaintenanceRun or MaintenanceWindow in a file."""
     found = [raw for raw in manifests(path) if raw.get("kind") in (MaintenanceRun.KIND, MaintenanceWindow.KIND)]
     if len(found) != 1:
-        raise Failure(f"{path} holds {len(found)} runs and windows; give a file with one of them")
+        raise BadFile(f"{path} holds {len(found)} runs and windows; give a file with one of them")
     raw = found[0]
     if raw["kind"] == MaintenanceWindow.KIND:
-        window = check(MaintenanceWindow, raw)
-        if window.obj is None or window.problems:
-            raise Failure(f"{path}: {window.problems[0]}")
-        return _of_window(window.obj)
+        window = _valid(check(MaintenanceWindow, raw))
+        if isinstance(window, str):
+            raise BadFile(f"{path}: {window}")
+        return _of_window(window)
     run = check(MaintenanceRun, raw)
     if run.obj is None or run.problems:
-        raise Failure(f"{path}: {run.problems[0]}")
+        raise BadFile(f"{path}: {run.problems[0]}")
     spec = run.obj.spec
     return Template(spec, _template_fields(raw["spec"]), lasts=spec.deadline - spec.start_at if spec.start_at else None)
+
+
+def _valid(checked: Checked[MaintenanceWindow]) -> MaintenanceWindow | str:
+    """The window, or what is wrong with it: as the controller says it, the grammar of a cron line too."""
+    if checked.obj is None or checked.problems:
+        return str(checked.problems[0])
+    problem = schedule_problem(checked.obj.spec.schedule)
+    return checked.obj if problem is None else f"spec.schedule: {problem}"
 
 
 def _of_window(window: MaintenanceWindow) -> Template:

@@ -298,8 +298,32 @@ def test_plan_from_a_file(controlled: Lab, capsys: Captured, tmp_path: Path) -> 
     assert "team-a/train-02" in capsys.readouterr().out
     spec["target"]["devcie"] = "gpu-0"
     file.write_text(yaml.safe_dump(body))
-    assert controlled.run("plan", "-f", str(file)) == 1
+    assert controlled.run("plan", "-f", str(file)) == 2
     assert "spec.target.devcie: is not a field of this API" in capsys.readouterr().err
+
+
+def test_a_window_whose_schedule_cannot_be_is_neither_planned_nor_started(
+    controlled: Lab, capsys: Captured, tmp_path: Path
+) -> None:
+    window = {
+        "apiVersion": "taintctl.dev/v1alpha1",
+        "kind": "MaintenanceWindow",
+        "metadata": {"name": "never"},
+        "spec": {
+            "schedule": {"cron": "61 * * * *", "duration": "2h"},
+            "target": {"driver": "gpu.example.com", "pool": "gpu-worker-02"},
+        },
+    }
+    file = tmp_path / "window.yaml"
+    file.write_text(yaml.safe_dump(window))
+    said = "spec.schedule: 61 is out of range for the minute (0 to 59)"
+    assert controlled.run("plan", "-f", str(file)) == 2
+    assert capsys.readouterr() == ("", f"taintctl: {file}: {said}\n")
+    controlled.call(lambda: controlled.sandbox.apply([window]))
+    for command in ("plan", "start"):
+        assert controlled.run(command, "--window", "never") == 1
+        error = f"taintctl: window never is not valid: {said}; correct it: kubectl edit mw never\n"
+        assert capsys.readouterr() == ("", error)
 
 
 def test_devices_names_users_taints_and_who_set_them(controlled: Lab, capsys: Captured) -> None:

@@ -110,13 +110,13 @@ def test_a_server_that_is_not_there(tmp_path: Path, capsys: pytest.CaptureFixtur
     ("text", "status", "said"),
     [
         (WINDOW, 0, "Window nightly: 0 21 * * * Europe/Berlin, for 8h"),
-        (WINDOW.replace("0 21 * * *", "0 25 * * *"), 1, "nightly"),
-        (WINDOW.replace("Europe/Berlin", "Europe/Nowhere"), 1, "Europe/Nowhere"),
-        (WINDOW.replace("pool", "pol"), 1, "window nightly: spec.target.pol: is not a field of this API"),
-        (WINDOW.replace("8h", "long"), 1, "spec.schedule.duration: 'long' is not a duration such as 1h30m or 45s"),
-        ("kind: Pod", 1, "holds no MaintenanceWindow"),
-        ("a: [", 1, "is not valid YAML (line 1)"),
-        ("- 1", 1, "holds something that is not an object"),
+        (WINDOW.replace("0 21 * * *", "0 25 * * *"), 2, "nightly"),
+        (WINDOW.replace("Europe/Berlin", "Europe/Nowhere"), 2, "Europe/Nowhere"),
+        (WINDOW.replace("pool", "pol"), 2, "window nightly: spec.target.pol: is not a field of this API"),
+        (WINDOW.replace("8h", "long"), 2, "spec.schedule.duration: 'long' is not a duration such as 1h30m or 45s"),
+        ("kind: Pod", 2, "holds no MaintenanceWindow"),
+        ("a: [", 2, "is not valid YAML (line 1)"),
+        ("- 1", 2, "holds something that is not an object"),
     ],
 )
 def test_a_schedule_from_a_file(
@@ -147,7 +147,7 @@ def test_a_suspended_window_says_so_and_json_has_iso_times(tmp_path: Path, capsy
 
 
 def test_a_missing_file(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["schedule", "-f", "/nowhere/w.yaml"]) == 1
+    assert run(["schedule", "-f", "/nowhere/w.yaml"]) == 2
     assert capsys.readouterr().err == "taintctl: /nowhere/w.yaml can't be read: No such file or directory\n"
 
 

@@ -11,7 +11,7 @@ import click
 from taintctl.api.base import API_VERSION, format_duration, format_time
 from taintctl.api.check import Checked, check
 from taintctl.api.window import MaintenanceWindow
-from taintctl.cli.errors import Failure
+from taintctl.cli.errors import BadFile, Failure
 from taintctl.cli.options import connection_of, connection_options, output_option
 from taintctl.cli.output import emit, manifests
 from taintctl.cli.text import heading, line, moment, relative, say, styled, table
@@ -45,14 +45,15 @@ def schedule(
         raise click.UsageError("name a window, or give a file with -f")
     else:
         checked = asyncio.run(_from_cluster(window, *connection_of(ctx, kubeconfig, context_name)))
+    wrong = Failure if filename is None else BadFile
     if checked.obj is None or checked.problems:
-        raise Failure(f"window {checked.metadata.name}: {checked.problems[0]}")
+        raise wrong(f"window {checked.metadata.name}: {checked.problems[0]}")
     found = checked.obj
     now = SystemClock().now()
     try:
         starts = next_occurrences(found.spec.schedule, now, number)
     except ValueError as error:
-        raise Failure(f"window {found.name}: spec.schedule: {error}") from None
+        raise wrong(f"window {found.name}: spec.schedule: {error}") from None
     if output in ("json", "yaml"):
         emit(_document(found, starts), output)
         return
@@ -64,7 +65,7 @@ def _from_file(filename: str, name: str | None) -> Checked[MaintenanceWindow]:
     named = [raw for raw in found if name is None or (raw.get("metadata") or {}).get("name") == name]
     if len(named) != 1:
         what = "several windows; name one of them" if named else f"no MaintenanceWindow{f' {name}' if name else ''}"
-        raise Failure(f"{filename} holds {what}")
+        raise BadFile(f"{filename} holds {what}")
     return check(MaintenanceWindow, named[0])
 
 
