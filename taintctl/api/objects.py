@@ -30,7 +30,6 @@ class Meta(Object, frozen=True):
     generation: int = 0
     creation_timestamp: datetime | None = None
     deletion_timestamp: datetime | None = None
-    deletion_grace_period_seconds: int | None = None
     labels: dict[str, str] | None = None
     annotations: dict[str, str] | None = None
     owner_references: tuple[Owner, ...] | None = None
@@ -39,16 +38,12 @@ class Meta(Object, frozen=True):
 
 class DeviceAttribute(Object, frozen=True):
     string: str | None = None
-    int_: int | None = msgspec.field(default=None, name="int")
-    bool_: bool | None = msgspec.field(default=None, name="bool")
-    version: str | None = None
 
 
 class DeviceTaint(Object, frozen=True):
     key: str = ""
     value: str | None = None
     effect: str = ""
-    time_added: datetime | None = None
 
 
 class SliceDevice(Object, frozen=True):
@@ -143,7 +138,6 @@ class PodSpec(Object, frozen=True):
     node_name: str | None = None
     containers: tuple[Container, ...] | None = None
     init_containers: tuple[Container, ...] | None = None
-    termination_grace_period_seconds: int | None = None
 
 
 class PodStatus(Object, frozen=True):

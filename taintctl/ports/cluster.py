@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from typing import Any, Protocol
 
 from taintctl.api.check import Own
-from taintctl.api.objects import DeviceTaintRule, Pod, ResourceClaim, Snapshot
+from taintctl.api.objects import DeviceTaintRule, ResourceClaim, Snapshot
 from taintctl.api.reasons import Effect
 from taintctl.api.rule import EvictionOutcome, RuleManifest
 
@@ -86,8 +86,6 @@ class Cluster(SnapshotSource, Protocol):
         ...
 
     async def get_claim(self, namespace: str, name: str) -> ResourceClaim | None: ...
-
-    async def get_pod(self, namespace: str, name: str) -> Pod | None: ...
 
     async def evict(self, namespace: str, name: str, *, uid: str) -> EvictionOutcome:
         """The Eviction API with `preconditions.uid`; one try, its answer as a value. Raises only Unavailable."""

@@ -80,7 +80,7 @@ def test_a_uuid_may_be_written_with_the_drivers_domain_and_a_node_at_the_device(
             pool=Pool(name="shared"),
             devices=(
                 SliceDevice(name="a", attributes={f"{DRIVER}/uuid": DeviceAttribute(string="GPU-7")}, node_name="n7"),
-                SliceDevice(name="b", attributes={"uuid": DeviceAttribute(int_=7)}),
+                SliceDevice(name="b", attributes={"uuid": DeviceAttribute()}),
                 SliceDevice(name="c"),
             ),
         ),

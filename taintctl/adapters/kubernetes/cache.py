@@ -68,7 +68,6 @@ class Mirror(Generic[K]):
         self.objects: dict[Key, K] = {}
         self.heard_at: datetime | None = None
         """When the server last said anything; None: never listed."""
-        self.relists = 0
 
     async def run(self) -> None:
         """Until cancelled: what the server refuses or garbles is tried again with backoff."""
@@ -89,7 +88,6 @@ class Mirror(Generic[K]):
     async def _list_and_watch(self) -> None:
         asked_at = self._clock.now()
         listing = await self._client.list(self._url, self._kind)
-        self.relists += 1
         self._replace(listing.items)
         self.heard_at = asked_at
         events = watch(self._client, self._clock, self._url, self._kind, listing.resource_version)

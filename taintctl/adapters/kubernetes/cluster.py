@@ -13,7 +13,7 @@ from taintctl.adapters.kubernetes.snapshot import read_snapshot
 from taintctl.adapters.kubernetes.status import Refusal, to_error
 from taintctl.api.base import API_VERSION, GROUP, VERSION
 from taintctl.api.check import Own
-from taintctl.api.objects import DeviceTaintRule, Pod, ResourceClaim, Snapshot
+from taintctl.api.objects import DeviceTaintRule, ResourceClaim, Snapshot
 from taintctl.api.reasons import Effect
 from taintctl.api.rule import EvictionOutcome, EvictionResult, RuleManifest, run_uid_of
 from taintctl.ports.clock import Clock
@@ -112,9 +112,6 @@ class KubernetesCluster:
         version = self._discovery.require_objects()
         url = path("apis", RESOURCE_GROUP, version, "namespaces", namespace, "resourceclaims", name)
         return await self._client.get(url, ResourceClaim)
-
-    async def get_pod(self, namespace: str, name: str) -> Pod | None:
-        return await self._client.get(path("api", "v1", "namespaces", namespace, "pods", name), Pod)
 
     async def evict(self, namespace: str, name: str, *, uid: str) -> EvictionOutcome:
         url = path("api", "v1", "namespaces", namespace, "pods", name, "eviction")
