@@ -77,6 +77,8 @@ class Reason(StrEnum):
     CREATED = "Created"
     DEVICE_IN_OTHER_RUN = "DeviceInOtherRun"
     WAITING_FOR_DRY_RUN = "WaitingForDryRun"
+    AGREED = "Agreed"
+    WITHIN_POLICY = "WithinPolicy"
     WAITING_FOR_APPROVAL = "WaitingForApproval"
     WAITING_FOR_START = "WaitingForStart"
     APPROVED = "Approved"

@@ -251,7 +251,7 @@ def with_plan(look: Look, now: Standing) -> Look:
     return look.with_condition(
         ConditionType.WITHIN_POLICY,
         True,
-        "WithinPolicy",
+        Reason.WITHIN_POLICY,
         f"EvictionPolicy {policy.name} allows the plan." + (f" Mind: {violated(warned)}" if warned else ""),
     )
 

@@ -8,6 +8,8 @@ WORDS: dict[str, str] = {
     Reason.CREATED: "The run was just created; its first dry run comes next.",
     Reason.DEVICE_IN_OTHER_RUN: "Another run has one of these devices; this one goes on when that one has ended.",
     Reason.WAITING_FOR_DRY_RUN: "Rules of effect None are made, and the control plane is asked whom they would hit.",
+    Reason.AGREED: "The control plane's dry run and our own count say the same.",
+    Reason.WITHIN_POLICY: "The policy allows the plan.",
     Reason.WAITING_FOR_APPROVAL: "Somebody has to approve the plan.",
     Reason.WAITING_FOR_START: "Everything is ready; the run's start has not come yet.",
     Reason.APPROVED: "The plan is approved.",
