@@ -56,7 +56,7 @@ class Reader:
         approvals, verified, approvals_problem = await self._approvals(run)
         plan, plan_problem, idle, whole_live = await self._cluster(run, live)
         earlier: tuple[str, ...] = ()
-        if run.status.phase in (None, Phase.PENDING):
+        if run.status.phase in (None, Phase.PENDING, Phase.DRY_RUN):
             earlier = await self._earlier_runs(run)
         return Observation(
             run=run,
@@ -151,7 +151,10 @@ class Reader:
         """Runs that go first: those that hold rules, or were asked for before, for a device of this one's.
 
         One that found no device holds nothing up; one that can't be read, and has rules, holds everything up.
+        A run in its dry run has passed that once, and another may have too, in the same moment or while this one had
+        no device: then whoever is further goes first, and of two that are as far the one that was asked for before.
         """
+        trying = run.status.phase is Phase.DRY_RUN
         found: list[str] = []
         for raw in await self.cluster.list(MaintenanceRun):
             other = check(MaintenanceRun, raw).obj
@@ -162,9 +165,14 @@ class Reader:
                 if status.get("rules"):
                     found.append(raw["metadata"]["name"])
                 continue
-            first = bool(other.status.rules) or (
-                _order(other) < _order(run) and status.get("reason") != Reason.NO_DEVICES
-            )
+            before = _order(other) < _order(run)
+            if trying:
+                phase = other.status.phase
+                first = (
+                    bool(other.status.rules) and phase is not Phase.BLOCKED and (before or phase is not Phase.DRY_RUN)
+                )
+            else:
+                first = bool(other.status.rules) or (before and status.get("reason") != Reason.NO_DEVICES)
             if first and overlaps(other.spec.target, run.spec.target):
                 found.append(other.name)
         return tuple(sorted(found))

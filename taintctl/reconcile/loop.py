@@ -34,6 +34,8 @@ MAX_STEPS = 50
 FIRST_BACKOFF = timedelta(seconds=1)
 LAST_BACKOFF = timedelta(seconds=60)
 RESYNC = timedelta(minutes=5)
+TURN = 60.0
+"""Seconds of one run's decisions in one go, not scaled, after which the others get their turn: on a slow API server."""
 MAX_PASS = timedelta(minutes=5)
 """How long one pass over one object may take, not scaled; every network call inside has its own, shorter bound."""
 
@@ -145,6 +147,7 @@ class Reconciler:
     async def _reconcile_run(self, name: str) -> timedelta | None:
         live = False
         outcomes: tuple[EvictionOutcome, ...] = ()
+        began = asyncio.get_running_loop().time()
         for _ in range(MAX_STEPS):
             raw = await self._cluster.get(MaintenanceRun, name)
             if raw is None:
@@ -177,7 +180,12 @@ class Reconciler:
             if not applied.complete:
                 live = False
                 continue
-            if moved or outcomes or decision.requeue_after == timedelta(0):
+            if outcomes:
+                live = False
+                continue
+            if moved or decision.requeue_after == timedelta(0):
+                if asyncio.get_running_loop().time() - began > TURN:
+                    return timedelta(0)
                 live = False
                 continue
             return decision.requeue_after

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from taintctl.api.text import some
+
 MESSAGE_MAX = 2048
 """status.message."""
 SENTENCE_MAX = 1024
@@ -12,3 +16,9 @@ EVENT_MAX = 1000
 
 def short(text: str, limit: int) -> str:
     return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+def others_first(runs: Sequence[str]) -> str:
+    """Why a run waits for other runs."""
+    have, they = ("has", "that one has") if len(runs) == 1 else ("have", "those have")
+    return f"{some(runs)} {have} a device of this run's target; this run waits until {they} ended."

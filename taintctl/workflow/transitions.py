@@ -47,6 +47,7 @@ TRANSITIONS: frozenset[Transition] = frozenset(
         (P.PENDING, R.WAITING_FOR_DRY_RUN, P.DRY_RUN),
         # The dry run: agreed and within policy, or blocked. There is no other way towards eviction.
         *_moves([P.DRY_RUN], [*NO_AGREEMENT, *PLAN_PROBLEMS, *POLICY_PROBLEMS, R.POLICY_VIOLATED], P.BLOCKED),
+        (P.DRY_RUN, R.DEVICE_IN_OTHER_RUN, P.BLOCKED),
         *_moves([P.DRY_RUN], [R.WAITING_FOR_APPROVAL, R.PLAN_CHANGED, R.AUTO_APPROVED], P.AWAITING_APPROVAL),
         # Blocked is looked at again; before any rule was made that means from the start.
         (P.BLOCKED, R.WAITING_FOR_DRY_RUN, P.DRY_RUN),

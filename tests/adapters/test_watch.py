@@ -151,3 +151,22 @@ async def test_a_large_event_comes_through_the_stream(server: Server, client: Cl
 def test_what_can_not_be_read_is_an_error_and_not_a_guess(line: bytes) -> None:
     with pytest.raises(ClusterError):
         read_event(line, Pod, URL)
+
+
+@pytest.mark.parametrize("cut", [False, True])
+async def test_a_server_restored_from_a_backup_is_listed_again(
+    server: Server, client: Client, version: str, cut: bool
+) -> None:
+    """Where the watch stays open its events count from lower; where it is opened again the server refuses the place."""
+    reader = Reader(client, server, version)
+    server.put(PODS, pod("default", "a", "n1"))
+    assert await reader.next() == ("ADDED", "a")
+    assert await reader.next() == ("MODIFIED", "a")
+    server.store.resource_version = int(version) - 1
+    if cut:
+        server.faults.cut_watches()
+    else:
+        server.store.create(PODS, pod("default", "b", "n1"))
+    with pytest.raises(Expired):
+        async with asyncio.timeout(10):
+            await reader.task

@@ -11,6 +11,7 @@ from taintctl.workflow.next_step import on_plan, on_policy
 from taintctl.workflow.planning import Standing, ask, standing, summary, violated, with_plan, with_tally
 from taintctl.workflow.rounds import new_dry_run, read
 from taintctl.workflow.rules import main_rules, selector
+from taintctl.workflow.text import others_first
 
 _WAITING = "Waiting for the control plane's dry-run messages."
 
@@ -25,6 +26,12 @@ def decide(look: Look) -> Decision:
     if obs.plan_problem is not None:
         step = on_plan(obs.plan_problem.reason, look.name)
         return look.block(Reason(obs.plan_problem.reason), obs.plan_problem.message, next_step=step)
+    if obs.earlier_runs:
+        return look.block(
+            Reason.DEVICE_IN_OTHER_RUN,
+            others_first(obs.earlier_runs),
+            next_step=f"taintctl status {obs.earlier_runs[0]}",
+        )
     assert obs.plan is not None  # else unreadable
     assert obs.policy is not None  # else a policy problem
     now = standing(look, obs.plan, obs.policy)

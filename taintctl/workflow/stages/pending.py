@@ -9,6 +9,7 @@ from taintctl.workflow.look import AT_ONCE, Look
 from taintctl.workflow.model import AddFinalizer, Decision
 from taintctl.workflow.next_step import on_policy
 from taintctl.workflow.rounds import begin_dry_run
+from taintctl.workflow.text import others_first
 
 
 def decide(look: Look) -> Decision:
@@ -31,10 +32,9 @@ def decide(look: Look) -> Decision:
         step = on_policy(problem.reason, obs.run.spec.policy_name, look.name)
         return look.block(Reason(problem.reason), problem.message, next_step=step)
     if obs.earlier_runs:
-        have, they = ("has", "that one has") if len(obs.earlier_runs) == 1 else ("have", "those have")
         return look.stay(
             Reason.DEVICE_IN_OTHER_RUN,
-            f"{some(obs.earlier_runs)} {have} a device of this run's target; this run waits until {they} ended.",
+            others_first(obs.earlier_runs),
             next_step=f"taintctl status {obs.earlier_runs[0]}",
             requeue=look.scaled(obs.settings.idle_check),
         )
