@@ -36,8 +36,9 @@ demo: $(READY)
 sandbox: $(READY)
 	$(BIN)/taintctl sandbox
 
+# Three on two cores: a good part of the time is spent waiting for scaled clocks.
 test: $(READY)
-	$(BIN)/python -m pytest -n 2 $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n 3 $(PYTEST_ARGS)
 
 lint: $(READY)
 	$(BIN)/ruff format --check .
