@@ -1,13 +1,19 @@
-"""The only writer: stores a decision, then does it, and stops at the first surprise."""
+"""The only writer: stores a decision, then does it.
+
+What evicts nobody (an effect taken back, a rule deleted) is done wherever it can be, whatever becomes of the rest. What
+evicts is done one by one, each only while the run is as it was decided on: a pause, a cancellation, a deletion or
+another deadline in the middle stops the rest.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from taintctl.api.base import API_VERSION, FINALIZER
+from taintctl.api.base import API_VERSION, FINALIZER, ObjectMeta
 from taintctl.api.plan import DeviceID
 from taintctl.api.reasons import Effect
 from taintctl.api.rule import EvictionOutcome, EvictionResult
@@ -35,6 +41,8 @@ class Applied:
 
     complete: bool
     outcomes: tuple[EvictionOutcome, ...] = ()
+    error: ClusterError | None = None
+    """What the API server refused, or did not answer: said on the run, and tried again."""
 
 
 @dataclass(frozen=True)
@@ -43,12 +51,11 @@ class Writer:
     clock: Clock
 
     async def apply(self, run: MaintenanceRun, decision: Decision) -> Applied:
-        """Status first, and only if the run is still as it was read: else nothing is done. Raises ClusterError for what
-        is neither a conflict nor gone; whatever was done by then is found again by the next look."""
+        """Status first, and only if the run is still as it was read: else nothing is done. Raises ClusterError where
+        the status cannot be stored; whatever of the actions was not done is found again by the next look."""
         resource_version = run.metadata.resource_version
-        changed = decision.status.dump() != run.status.dump()
         try:
-            if changed:
+            if decision.status.dump() != run.status.dump():
                 stored = await self.cluster.replace_status(
                     MaintenanceRun,
                     run.name,
@@ -57,26 +64,59 @@ class Writer:
                     status=decision.status.dump(),
                 )
                 resource_version = str(stored["metadata"]["resourceVersion"])
-            elif any(isinstance(a, SetEffect) and a.effect is Effect.NO_EXECUTE for a in decision.actions):
-                await self._still_as_read(run)
-            outcomes = [o for a in decision.actions if (o := await self._do(a, run, resource_version)) is not None]
+            elif any(map(_evicts, decision.actions)):
+                await self._as_decided(run, resource_version=resource_version)
         except (Conflict, NotFound) as error:
             log.info("run %s changed while it was decided on; looking again: %s", run.name, error.message)
             return Applied(False)
-        except _TooLateError as error:
-            log.warning("run %s: %s", run.name, error)
-            return Applied(False)
-        for event in decision.events:
-            await self.cluster.record_event(
-                involved(run), event_type=event.type, reason=event.reason, message=event.message
-            )
-            log.info("run %s: %s: %s", run.name, event.reason, event.message)
-        return Applied(True, tuple(outcomes))
+        applied = await self._act(run, resource_version, decision.actions)
+        if applied.complete:
+            for event in decision.events:
+                await self.cluster.record_event(
+                    involved(run), event_type=event.type, reason=event.reason, message=event.message
+                )
+                log.info("run %s: %s: %s", run.name, event.reason, event.message)
+        return applied
 
-    async def _still_as_read(self, run: MaintenanceRun) -> None:
+    async def _act(self, run: MaintenanceRun, resource_version: str, actions: Sequence[Action]) -> Applied:
+        outcomes: list[EvictionOutcome] = []
+        failed: ClusterError | None = None
+        for action in actions:
+            if failed is not None and not _evicts_nobody(action):
+                continue
+            try:
+                if _evicts(action):
+                    await self._as_decided(run)
+                outcome = await self._do(action, run, resource_version)
+            except _TooLateError as error:
+                log.warning("run %s: %s", run.name, error)
+                return Applied(False, tuple(outcomes))
+            except ClusterError as error:
+                # The first one that is more than a change by somebody else is the one to be told of.
+                quiet = failed is None or isinstance(failed, (Conflict, NotFound))
+                failed = error if quiet else failed
+                log.info("run %s: %s was not done: %s", run.name, type(action).__name__, error.message)
+                continue
+            if outcome is not None:
+                outcomes.append(outcome)
+        if failed is None:
+            return Applied(True, tuple(outcomes))
+        changed = isinstance(failed, (Conflict, NotFound))
+        return Applied(False, tuple(outcomes), None if changed else failed)
+
+    async def _as_decided(self, run: MaintenanceRun, *, resource_version: str | None = None) -> None:
+        """Whether nobody changed what the run is to do: its spec (generation), or that it is to be there at all. With
+        `resource_version`: nothing of it at all."""
         raw = await self.cluster.get(MaintenanceRun, run.name)
-        if raw is None or raw["metadata"].get("resourceVersion") != run.metadata.resource_version:
+        then, now = run.metadata, ObjectMeta() if raw is None else ObjectMeta.model_validate(raw["metadata"])
+        if (
+            (now.uid, now.generation) != (then.uid, then.generation)
+            or (now.deletion_timestamp is None) != (then.deletion_timestamp is None)
+            or resource_version not in (None, now.resource_version)
+        ):
             raise Conflict(f"run {run.name} changed", status=409)
+        if run.spec.deadline <= self.clock.now():
+            raise _TooLateError("nothing more is evicted: the deadline has passed")
 
     async def _do(self, action: Action, run: MaintenanceRun, resource_version: str) -> EvictionOutcome | None:
         match action:
@@ -119,6 +159,16 @@ class Writer:
         )
 
     async def _evict(self, action: EvictPod) -> EvictionOutcome:
+        """What cannot be asked or answered for one pod keeps no other waiting. Raises _TooLateError."""
+        if action.not_after < self.clock.now():
+            raise _TooLateError(f"pod {action.namespace}/{action.name} was not evicted: the reads are too old by now")
+        try:
+            return await self._evict_holder(action)
+        except ClusterError as error:
+            result = EvictionResult.FAILED
+            return EvictionOutcome(action.namespace, action.name, action.uid, result, error.message[:256])
+
+    async def _evict_holder(self, action: EvictPod) -> EvictionOutcome:
         """One more look at the claims: a pod that no longer holds a target device is not ours to evict."""
         for name in action.claims:
             claim = await self.cluster.get_claim(action.namespace, name)
@@ -134,7 +184,16 @@ class Writer:
 
 
 class _TooLateError(Exception):
-    """The gate's reads are too old to act on."""
+    """The reads that a decision rests on are too old to act on, or the deadline has passed."""
+
+
+def _evicts(action: Action) -> bool:
+    return isinstance(action, EvictPod) or (isinstance(action, SetEffect) and action.effect is Effect.NO_EXECUTE)
+
+
+def _evicts_nobody(action: Action) -> bool:
+    """And takes something back, as a rule: one that can't be written keeps no other from it."""
+    return isinstance(action, DeleteRule) or (isinstance(action, SetEffect) and action.effect is not Effect.NO_EXECUTE)
 
 
 def involved(obj: Any) -> dict[str, Any]:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 from taintctl.api.approval import MaintenanceApproval
 from taintctl.api.base import FINALIZER, LABEL_WINDOW
 from taintctl.api.check import KINDS, FieldProblem, Own, check
+from taintctl.api.plan import Verdict
 from taintctl.api.policy import EvictionPolicy
+from taintctl.api.reasons import Phase
 from taintctl.api.rule import EvictionOutcome, run_uid_of
 from taintctl.api.run import MaintenanceRun
 from taintctl.api.window import MaintenanceWindow
@@ -23,7 +26,7 @@ from taintctl.reconcile.queue import WorkQueue
 from taintctl.reconcile.small import approval_status, part, policy_status, run_refused
 from taintctl.reconcile.windows import reconcile_window
 from taintctl.workflow import decide
-from taintctl.workflow.model import Settings
+from taintctl.workflow.model import Observation, Settings
 
 log = logging.getLogger("taintctl.reconcile")
 
@@ -51,6 +54,10 @@ class Reconciler:
         self._writer = Writer(cluster, clock)
         self._queue: WorkQueue[Key] = WorkQueue()
         self._failures: dict[Key, int] = {}
+        self._undone: dict[str, str] = {}
+        """By run: why not all of its last decision was done."""
+        self._idle_since: dict[str, float] = {}
+        """By run's uid, on the loop's clock: the first of the looks, one after the other, that saw its devices idle."""
         self._runs_by_scope: dict[str, tuple[str, str | None]] = {}
 
     def enqueue(self, kind: type[Own], name: str, delay: timedelta = timedelta(0)) -> None:
@@ -151,7 +158,7 @@ class Reconciler:
         for _ in range(MAX_STEPS):
             raw = await self._cluster.get(MaintenanceRun, name)
             if raw is None:
-                self._runs_by_scope.pop(name, None)
+                self._forget(name)
                 return None
             checked = check(MaintenanceRun, raw)
             if checked.obj is None:
@@ -159,11 +166,18 @@ class Reconciler:
                 return None
             run = checked.obj
             self._remember_scope(run)
+            looked = asyncio.get_running_loop().time()
             try:
                 observation = await self._reader.observe(run, checked.problems, live=live, outcomes=outcomes)
             except ClusterError as error:
+                self._idle_since.pop(run.metadata.uid, None)
                 await self._say_unreadable(run, error)
                 raise
+            observation = replace(
+                observation,
+                undone=self._undone.get(name, ""),
+                idle_for=self._idle_for(observation, looked),
+            )
             decision = decide(observation, self._clock.now())
             phase = decision.status.phase
             moved = phase != run.status.phase
@@ -177,6 +191,10 @@ class Reconciler:
                 live = True
                 continue
             outcomes = applied.outcomes
+            if applied.error is not None:
+                self._undone[name] = applied.error.message
+                raise applied.error
+            self._undone.pop(name, None)
             if not applied.complete:
                 live = False
                 continue
@@ -196,6 +214,20 @@ class Reconciler:
             self._runs_by_scope.pop(run.name, None)
         elif run.spec.target.driver is not None:
             self._runs_by_scope[run.name] = (run.spec.target.driver, run.spec.target.pool)
+
+    def _forget(self, name: str) -> None:
+        self._runs_by_scope.pop(name, None)
+        self._undone.pop(name, None)
+
+    def _idle_for(self, observation: Observation, looked: float) -> timedelta:
+        """Since the first of the looks in a row that saw the devices idle; a look begins before its reads."""
+        uid, phase = observation.run.metadata.uid, observation.run.status.phase
+        if phase is Phase.DRAINING and not observation.live:
+            return timedelta(0)  # a cache says nothing either way
+        if phase is not Phase.DRAINING or observation.idleness.verdict is not Verdict.TRUE:
+            self._idle_since.pop(uid, None)
+            return timedelta(0)
+        return timedelta(seconds=looked - self._idle_since.setdefault(uid, looked))
 
     def _wake_window(self, run: MaintenanceRun) -> None:
         window = run.metadata.labels.get(LABEL_WINDOW)

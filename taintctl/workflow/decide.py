@@ -26,6 +26,7 @@ from taintctl.workflow.stages import (
     releasing,
     rolling_back,
 )
+from taintctl.workflow.text import MESSAGE_MAX, short
 from taintctl.workflow.transitions import BEFORE_EVICTION
 
 Stage = Callable[[Look], Decision]
@@ -75,6 +76,11 @@ def _finish(look: Look, decision: Decision) -> Decision:
     obs, now = look.obs, look.now
     meta = obs.run.metadata
     status = decision.status.model_copy(update={"observed_generation": meta.generation})
+    if obs.undone:
+        message = short(
+            f"{status.message} Not all of it could be done, and it is tried again: {obs.undone}", MESSAGE_MAX
+        )
+        status = status.model_copy(update={"message": message})
     work = bring_about(obs, status, look.edit, held=hold_of(look) is not None)
     phase = status.phase
     assert phase is not None

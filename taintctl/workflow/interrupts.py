@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from taintctl.api.policy import RollbackFailure
 from taintctl.api.reasons import ConditionType, Effect, Phase, Reason
-from taintctl.api.text import moment, some
+from taintctl.api.text import moment, plural, some
 from taintctl.workflow.look import AT_ONCE, Look, without_no_execute
 from taintctl.workflow.model import Decision, Event
 from taintctl.workflow.rounds import begin_dry_run, new_dry_run
@@ -21,8 +21,15 @@ class Hold:
     """No further step, and nothing evicts."""
 
     reason: Reason
-    message: str
+    held: str
+    """One sentence on why."""
+    then: str
+    """What that means, once no rule evicts any more."""
     next_step: str
+
+    @property
+    def message(self) -> str:
+        return f"{self.held} {self.then}".strip()
 
 
 def interrupt(look: Look) -> Decision | None:
@@ -46,9 +53,7 @@ def interrupt(look: Look) -> Decision | None:
             return _refused(look)
     hold = hold_of(look)
     if hold is not None:
-        return without_no_execute(look).stay(
-            hold.reason, hold.message, next_step=hold.next_step, requeue=look.scaled(look.obs.settings.idle_check)
-        )
+        return _held(look, hold)
     if look.status.reason in HELD and phase not in (Phase.PENDING, Phase.IN_MAINTENANCE):
         return _resume(look)
     return None
@@ -63,18 +68,30 @@ def hold_of(look: Look) -> Hold | None:
         return Hold(
             problems[0].reason,
             f"The run can't be trusted as it is, so it is held: {some([str(p) for p in problems])}.",
+            "",
             f"kubectl edit maintenancerun {look.name}",
         )
     if run.spec.cancelled and look.phase is not Phase.IN_MAINTENANCE:
         return Hold(
             Reason.WAITING_FOR_RELEASE,
-            "The run was cancelled and its policy keeps the taint (rollbackOn has no Cancelled): nothing is evicted, "
-            "and NoSchedule stays until somebody releases.",
+            "The run was cancelled and its policy keeps the taint (rollbackOn has no Cancelled).",
+            "Nothing is evicted, and NoSchedule stays until somebody releases.",
             f"taintctl release {look.name}",
         )
     if run.spec.paused:
-        return Hold(Reason.PAUSED, "The run is paused: nothing is evicted.", f"taintctl resume {look.name}")
+        return Hold(Reason.PAUSED, "The run is paused.", "Nothing is evicted.", f"taintctl resume {look.name}")
     return None
+
+
+def _held(look: Look, hold: Hold) -> Decision:
+    """ "Nothing is evicted" is said once no rule evicts any more."""
+    evicting = [r.metadata.name for r in look.obs.rules if r.spec.taint.effect == Effect.NO_EXECUTE]
+    message, requeue = hold.message, look.scaled(look.obs.settings.idle_check)
+    if evicting and look.phase is not Phase.IN_MAINTENANCE:
+        message = f"{hold.held} {plural(len(evicting), 'rule')} that evict{'s' if len(evicting) == 1 else ''} "
+        message += f"{'is' if len(evicting) == 1 else 'are'} being taken back: {some(evicting)}."
+        requeue = look.poll
+    return without_no_execute(look).stay(hold.reason, message, next_step=hold.next_step, requeue=requeue)
 
 
 def _end(look: Look, reason: Reason, end: Phase, message: str) -> Decision:
@@ -94,7 +111,7 @@ def _cancelled(look: Look) -> Decision | None:
         return look.roll_back(Reason.RELEASED, Phase.CANCELLED, message, ending=Reason.CANCELLED)
     hold = hold_of(look)
     assert hold is not None
-    return without_no_execute(look).stay(hold.reason, hold.message, next_step=hold.next_step)
+    return _held(look, hold)
 
 
 def _deadline(look: Look) -> Decision:

@@ -72,6 +72,10 @@ class Observation:
     """When the oldest part was read."""
     outcomes: tuple[EvictionOutcome, ...] = ()
     """What came of the evictions that the last decision asked for."""
+    undone: str = ""
+    """Why not all that the last decision asked for was done; empty: it was."""
+    idle_for: timedelta = timedelta(0)
+    """How long this process has seen the devices idle at every look, by a clock that nobody sets."""
     settings: Settings = field(default_factory=Settings)
 
 
@@ -106,6 +110,7 @@ class EvictPod:
     uid: str
     claims: tuple[str, ...]
     devices: tuple[DeviceID, ...]
+    not_after: datetime
 
 
 @dataclass(frozen=True)

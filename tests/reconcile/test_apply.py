@@ -1,4 +1,5 @@
-"""The writer: the status first, if the run is as it was read; then the actions in turn; stop at the first surprise."""
+"""The writer: the status first, if the run is as it was read; then the actions in turn. What takes a taint back is done
+wherever it can be; what evicts only while nobody says otherwise."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from taintctl.api.plan import DeviceID
 from taintctl.api.reasons import Effect, Phase
 from taintctl.api.rule import EvictionOutcome, EvictionResult
 from taintctl.api.run import MaintenanceRun
-from taintctl.ports.errors import Conflict, Unavailable
+from taintctl.ports.errors import ClusterError, Conflict, Unavailable
 from taintctl.reconcile.apply import Writer
 from taintctl.workflow.model import AddFinalizer, Decision, DeleteRule, Event, EvictPod, RemoveFinalizer, SetEffect
 
@@ -46,14 +47,21 @@ class FakeCluster:
         self.fail: dict[str, Exception] = {}
         self.run_version = run_version
         self.claims = claims or {}
+        self.meanwhile: dict[str, dict[str, Any]] = {}
+        """After a call of that name the run's metadata has these."""
+        self._meta: dict[str, Any] = {"uid": "u", "generation": 3}
 
     def _call(self, name: str, *args: Any) -> None:
         self.calls.append((name, *args))
-        if name in self.fail:
-            raise self.fail[name]
+        self._meta |= self.meanwhile.get(name, {})
+        for failing in (name, f"{name} {args[0] if args else ''}"):
+            if failing in self.fail:
+                raise self.fail[failing]
 
     async def get(self, kind: Any, name: str) -> dict[str, Any] | None:
-        return {"metadata": {"name": name, "resourceVersion": self.run_version}}
+        if self._meta.get("uid") is None:
+            return None
+        return {"metadata": {"name": name, "resourceVersion": self.run_version, **self._meta}}
 
     async def replace_status(self, kind: Any, name: str, *, uid: str, resource_version: str, status: Any) -> Any:
         self._call("status", resource_version, status["phase"])
@@ -70,6 +78,8 @@ class FakeCluster:
         self._call("delete", name, uid)
 
     async def get_claim(self, namespace: str, name: str) -> ResourceClaim | None:
+        if "claim" in self.fail:
+            raise self.fail["claim"]
         raw = self.claims.get(f"{namespace}/{name}")
         return None if raw is None else msgspec.convert(raw, ResourceClaim)
 
@@ -84,7 +94,13 @@ class FakeCluster:
 def run(phase: Phase = Phase.NOTICE) -> MaintenanceRun:
     return MaintenanceRun.model_validate(
         {
-            "metadata": {"name": "r", "uid": "u", "resourceVersion": "7", "finalizers": ["other/one"]},
+            "metadata": {
+                "name": "r",
+                "uid": "u",
+                "resourceVersion": "7",
+                "generation": 3,
+                "finalizers": ["other/one"],
+            },
             "spec": {"target": {"driver": "gpu.example.com", "pool": "node-1"}, "deadline": "2026-12-02T00:00:00Z"},
             "status": {"phase": phase},
         }
@@ -102,7 +118,7 @@ def claim(uid: str, device: str = "gpu-0") -> dict[str, Any]:
 
 
 NO_EXECUTE = SetEffect("rule", "ru", "5", Effect.NO_EXECUTE, not_after=NOW + timedelta(seconds=10))
-EVICT = EvictPod("team-a", "p", "pu", ("c",), (GPU,))
+EVICT = EvictPod("team-a", "p", "pu", ("c",), (GPU,), not_after=NOW + timedelta(seconds=10))
 
 
 def moved(to: Phase, *actions: Any, events: tuple[Event, ...] = ()) -> Decision:
@@ -143,20 +159,85 @@ async def test_no_execute_on_reads_that_are_too_old_is_not_done_nor_anything_aft
     assert [c[0] for c in cluster.calls] == ["status"]
 
 
-async def test_a_rule_that_changed_stops_the_actions_after_it() -> None:
-    cluster = FakeCluster()
-    cluster.fail["effect"] = Conflict("changed", status=409)
-    decision = moved(Phase.EVICTING, NO_EXECUTE, DeleteRule("dry", "du"), events=(Event("Normal", "X", "x"),))
+NO_SCHEDULE = SetEffect("tainted", "tu", "6", Effect.NO_SCHEDULE)
+
+
+@pytest.mark.parametrize("error", [Conflict("changed", status=409), Unavailable("no answer")])
+async def test_after_a_rule_that_cannot_be_written_nothing_evicts_and_what_is_to_be_taken_back_is(
+    error: ClusterError,
+) -> None:
+    cluster = FakeCluster(claims={"team-a/c": claim("pu")})
+    cluster.fail["effect rule"] = error
+    decision = moved(
+        Phase.EVICTING,
+        NO_EXECUTE,
+        SetEffect("other", "ou", "6", Effect.NO_EXECUTE, not_after=NO_EXECUTE.not_after),
+        EVICT,
+        AddFinalizer(),
+        NO_SCHEDULE,
+        DeleteRule("dry", "du"),
+        events=(Event("Normal", "X", "x"),),
+    )
     applied = await Writer(cluster, Clock()).apply(run(), decision)  # type: ignore[arg-type]
     assert not applied.complete
-    assert [c[0] for c in cluster.calls] == ["status", "effect"]
+    assert [c[:2] for c in cluster.calls[1:]] == [("effect", "rule"), ("effect", "tainted"), ("delete", "dry")]
+    # Somebody's change is looked at again at once; what the server refuses is said, and tried again.
+    assert applied.error is (None if isinstance(error, Conflict) else error)
 
 
-async def test_an_api_server_that_does_not_answer_is_for_the_loop_to_retry() -> None:
+async def test_of_rules_to_be_taken_back_one_that_cannot_be_written_keeps_no_other() -> None:
     cluster = FakeCluster()
-    cluster.fail["delete"] = Unavailable("no answer")
-    with pytest.raises(Unavailable):
-        await Writer(cluster, Clock()).apply(run(), moved(Phase.ROLLING_BACK, DeleteRule("a", "b")))  # type: ignore[arg-type]
+    cluster.fail["effect tainted"] = Conflict("changed", status=409)
+    cluster.fail["delete a"] = Unavailable("etcd is away")
+    back = (NO_SCHEDULE, DeleteRule("a", "au"), DeleteRule("b", "bu"), SetEffect("c", "cu", "6", Effect.NONE))
+    applied = await Writer(cluster, Clock()).apply(run(), moved(Phase.ROLLING_BACK, *back))  # type: ignore[arg-type]
+    assert [c[:2] for c in cluster.calls[1:]] == [
+        ("effect", "tainted"),
+        ("delete", "a"),
+        ("delete", "b"),
+        ("effect", "c"),
+    ]
+    assert not applied.complete
+    assert applied.error is cluster.fail["delete a"]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"generation": 4}, {"deletionTimestamp": "2026-12-01T21:00:00Z"}, {"uid": "another run"}, {"uid": None}],
+    ids=["spec changed", "deleted", "replaced", "gone"],
+)
+@pytest.mark.parametrize("first", ["effect", "evict"])
+async def test_a_hand_on_the_run_in_the_middle_stops_whatever_would_still_evict(
+    first: str, change: dict[str, Any]
+) -> None:
+    cluster = FakeCluster(claims={"team-a/c": claim("pu")})
+    cluster.meanwhile[first] = change
+    other = SetEffect("other", "ou", "6", Effect.NO_EXECUTE, not_after=NO_EXECUTE.not_after)
+    actions = (NO_EXECUTE, other, EVICT) if first == "effect" else (EVICT, EVICT, NO_EXECUTE)
+    applied = await Writer(cluster, Clock()).apply(run(), moved(Phase.DRAINING, *actions, DeleteRule("dry", "du")))  # type: ignore[arg-type]
+    assert [c[0] for c in cluster.calls] == ["status", first, "delete"]
+    assert not applied.complete
+    assert applied.error is None
+    assert len(applied.outcomes) == (first == "evict")
+
+
+@pytest.mark.parametrize("hours", [0, 4], ids=["reads of eleven seconds ago", "after the deadline"])
+async def test_nobody_is_evicted_too_late(hours: int) -> None:
+    cluster, clock = FakeCluster(claims={"team-a/c": claim("pu")}), Clock()
+    clock.time = NOW + timedelta(hours=hours, seconds=11)
+    late = EvictPod("team-a", "p", "pu", ("c",), (GPU,), not_after=NOW + timedelta(hours=hours, seconds=10 + hours))
+    applied = await Writer(cluster, clock).apply(run(), moved(Phase.DRAINING, late))  # type: ignore[arg-type]
+    assert [c[0] for c in cluster.calls] == ["status"]
+    assert not applied.complete
+
+
+@pytest.mark.parametrize("failing", ["evict", "claim"])
+async def test_a_pod_that_nobody_answers_for_keeps_no_other_waiting(failing: str) -> None:
+    cluster = FakeCluster(claims={"team-a/c": claim("pu")})
+    cluster.fail[failing] = Unavailable("the webhook is away", status=503)
+    applied = await Writer(cluster, Clock()).apply(run(), moved(Phase.DRAINING, EVICT, EVICT))  # type: ignore[arg-type]
+    assert applied.complete
+    assert [(o.result, o.message) for o in applied.outcomes] == [(EvictionResult.FAILED, "the webhook is away")] * 2
 
 
 @pytest.mark.parametrize(

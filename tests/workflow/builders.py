@@ -197,6 +197,9 @@ class World:
     """Kill the controller after this many writes (the status is one)."""
     rules: dict[str, DeviceTaintRule] = field(default_factory=dict)
     outcomes: tuple[EvictionOutcome, ...] = ()
+    undone: str = ""
+    idle_since: datetime | None = None
+    clock_set: timedelta = timedelta(0)
     events: list[str] = field(default_factory=list)
     made: list[str] = field(default_factory=list)
     made_at: dict[str, datetime] = field(default_factory=dict)
@@ -231,8 +234,18 @@ class World:
             live=self.live,
             taken_at=self.now,
             outcomes=self.outcomes,
+            undone=self.undone,
+            idle_for=self._idle_for(),
             settings=self.settings,
         )
+
+    def _idle_for(self) -> timedelta:
+        """As the loop counts it; `clock_set` is what somebody set the clock forward by, which that does not notice."""
+        if self.phase is not Phase.DRAINING or (self.idle or idleness_of(self.plan)).verdict is not Verdict.TRUE:
+            self.idle_since = None
+            return timedelta(0)
+        self.idle_since = self.idle_since or self.now - self.clock_set
+        return self.now - self.clock_set - self.idle_since
 
     def step(self) -> Decision:
         """One look, one decision, carried out. Raises Killed where it was asked to."""

@@ -124,9 +124,11 @@ def test_a_status_that_says_evicting_and_has_no_rules_evicts_nothing() -> None:
 
 def test_pods_that_the_taint_does_not_reach_are_evicted_by_us_with_what_they_hold() -> None:
     world = World(plan=make_plan(["a", WEB])).until(Phase.DRAINING)
+    asked_at = world.now
     decision = world.step()
+    # Not after its reads are ten seconds old, as NoExecute.
     assert [a for a in decision.actions if isinstance(a, EvictPod)] == [
-        EvictPod("team-a", "web", "uid-web", WEB.claims, WEB.devices)
+        EvictPod("team-a", "web", "uid-web", WEB.claims, WEB.devices, not_after=asked_at + seconds(10))
     ]
     world.step()
     assert world.status.eviction is not None

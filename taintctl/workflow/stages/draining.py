@@ -161,7 +161,8 @@ def _evictions(look: Look, pods: Pods) -> tuple[Action, ...]:
     turn = (look.now - eviction.started_at) // retry if eviction.started_at is not None else 0
     first = turn * MAX_EVICTIONS % len(waiting) if len(waiting) > MAX_EVICTIONS else 0
     chosen = (waiting[first:] + waiting[:first])[:MAX_EVICTIONS]
-    return tuple(EvictPod(p.namespace, p.name, p.uid, p.claims, p.devices) for p in chosen)
+    not_after = look.obs.taken_at + look.obs.settings.gate_valid
+    return tuple(EvictPod(p.namespace, p.name, p.uid, p.claims, p.devices, not_after) for p in chosen)
 
 
 def _not_idle(look: Look) -> str:
@@ -188,15 +189,19 @@ def _unproven(look: Look, plan: Plan | None, pods: Pods) -> tuple[str, str] | No
 
 def _silence_possible(look: Look) -> tuple[str, str] | None:
     """A pod force-deleted from a node that fell silent is gone from the API and still runs, and the node reads Ready
-    for a while: so the devices must have looked idle, their nodes Ready, for longer than that."""
+    for a while: so the devices must have looked idle, their nodes Ready, for longer than that: by the times in the
+    status, and by a clock of this process, since a wall clock can be set."""
     silence, eviction = look.obs.settings.node_silence, look.status.eviction
     assert eviction is not None
-    if eviction.empty_since is None or look.past(eviction.empty_since, silence):
+    if eviction.empty_since is None:
+        return None
+    left = max(look.until(eviction.empty_since, silence), look.scaled(silence) - look.obs.idle_for)
+    if left <= timedelta(0):
         return None
     return (
         Reason.PROVING_IDLE,
         "No pod holds the devices any more; a node that fell silent reads Ready for a while, so the proof waits until "
-        f"{moment(eviction.empty_since + look.scaled(silence))}.",
+        f"{moment(look.now + left)}.",
     )
 
 
