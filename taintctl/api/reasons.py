@@ -141,10 +141,12 @@ class Reason(StrEnum):
     OTHER_PLAN = "OtherPlan"
     SAME_APPROVER = "SameApprover"
     NO_SUCH_RUN = "NoSuchRun"
+    RUN_ENDED = "RunEnded"
     # windows
     ACCEPTED = "Accepted"
     SCHEDULED = "Scheduled"
     SUSPENDED = "Suspended"
     RUN_ACTIVE = "RunActive"
+    NAME_TAKEN = "NameTaken"
     START_MISSED = "StartMissed"
     NO_FURTHER_START = "NoFurtherStart"

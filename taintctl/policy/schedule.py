@@ -49,6 +49,11 @@ def schedule_problem(schedule: Schedule) -> str | None:
         time_zone(schedule.time_zone)
     except ValueError as error:
         return str(error)
+    if schedule.start is not None:
+        try:
+            _occurrence(schedule, schedule.start)
+        except OverflowError:
+            return "start, with planAhead before it and duration after it, is beyond the years 1 to 9999"
     return None
 
 

@@ -30,6 +30,10 @@ PAST_APPROVAL = frozenset({Phase.DRAINING, Phase.IN_MAINTENANCE, Phase.RELEASING
 """Where no approval is asked about any more; whoever goes back to a dry run from there reads them again."""
 
 
+TOWARDS_EVICTION = (Phase.DRY_RUN, Phase.AWAITING_APPROVAL, Phase.NOTICE, Phase.EVICTING)
+"""The way to eviction, in its order: of two runs for one device the one that is further goes first."""
+
+
 @dataclass(frozen=True)
 class Reader:
     """Reads through `cluster`, or plans from `cache` where that is fresh enough and nothing hangs on it."""
@@ -56,7 +60,7 @@ class Reader:
         approvals, verified, approvals_problem = await self._approvals(run)
         plan, plan_problem, idle, whole_live = await self._cluster(run, live)
         earlier: tuple[str, ...] = ()
-        if run.status.phase in (None, Phase.PENDING, Phase.DRY_RUN):
+        if run.status.phase in (None, Phase.PENDING, *TOWARDS_EVICTION):
             earlier = await self._earlier_runs(run)
         return Observation(
             run=run,
@@ -150,11 +154,11 @@ class Reader:
     async def _earlier_runs(self, run: MaintenanceRun) -> tuple[str, ...]:
         """Runs that go first: those that hold rules, or were asked for before, for a device of this one's.
 
-        One that found no device holds nothing up; one that can't be read, and has rules, holds everything up.
-        A run in its dry run has passed that once, and another may have too, in the same moment or while this one had
-        no device: then whoever is further goes first, and of two that are as far the one that was asked for before.
+        One that is Blocked and holds no rule holds nothing up; one that can't be read, and has rules, holds everything
+        up. A run that makes its dry run has passed that once, and another may have too, in the same moment or while
+        this one had no device: then whoever is further goes first, and of two that are as far the one that was asked
+        for before. So it is asked again at every look until the eviction, the gate's too.
         """
-        trying = run.status.phase is Phase.DRY_RUN
         found: list[str] = []
         for raw in await self.cluster.list(MaintenanceRun):
             other = check(MaintenanceRun, raw).obj
@@ -165,17 +169,21 @@ class Reader:
                 if status.get("rules"):
                     found.append(raw["metadata"]["name"])
                 continue
-            before = _order(other) < _order(run)
-            if trying:
-                phase = other.status.phase
-                first = (
-                    bool(other.status.rules) and phase is not Phase.BLOCKED and (before or phase is not Phase.DRY_RUN)
-                )
+            before, holds = _order(other) < _order(run), bool(other.status.rules)
+            blocked = other.status.phase is Phase.BLOCKED
+            if run.status.phase in TOWARDS_EVICTION:
+                mine, its = _progress(run), _progress(other)
+                first = holds and not blocked and (its > mine or (its == mine and before))
             else:
-                first = bool(other.status.rules) or (before and status.get("reason") != Reason.NO_DEVICES)
+                first = holds or (before and not blocked)
             if first and overlaps(other.spec.target, run.spec.target):
                 found.append(other.name)
         return tuple(sorted(found))
+
+
+def _progress(run: MaintenanceRun) -> int:
+    phase = run.status.phase
+    return TOWARDS_EVICTION.index(phase) if phase in TOWARDS_EVICTION else len(TOWARDS_EVICTION)
 
 
 def _order(run: MaintenanceRun) -> tuple[str, str]:

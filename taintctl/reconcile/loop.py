@@ -187,6 +187,8 @@ class Reconciler:
                 if moved or (phase is not None and phase.ended):
                     # Also where only a part was done: the phase may have been stored.
                     self._wake_window(run)
+                if moved or decision.status.approval != run.status.approval:
+                    await self._wake_approvals(run)
             if decision.need_live:
                 live = True
                 continue
@@ -214,6 +216,17 @@ class Reconciler:
             self._runs_by_scope.pop(run.name, None)
         elif run.spec.target.driver is not None:
             self._runs_by_scope[run.name] = (run.spec.target.driver, run.spec.target.pool)
+
+    async def _wake_approvals(self, run: MaintenanceRun) -> None:
+        """What becomes of an approval is said on it, and that is the run's to decide."""
+        try:
+            found = await self._cluster.list(MaintenanceApproval)
+        except ClusterError as error:
+            log.info("run %s: what became of its approvals is not said on them now: %s", run.name, error.message)
+            return
+        for raw in found:
+            if part(raw, "spec").get("runName") == run.name:
+                self.enqueue(MaintenanceApproval, raw["metadata"]["name"])
 
     def _forget(self, name: str) -> None:
         self._runs_by_scope.pop(name, None)

@@ -9,10 +9,10 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from taintctl.api.approval import MaintenanceApproval
+from taintctl.api.approval import ApprovalDecision, MaintenanceApproval
 from taintctl.api.base import Condition, set_condition
 from taintctl.api.check import FieldProblem, check
-from taintctl.api.reasons import ConditionType, Phase, Reason
+from taintctl.api.reasons import ENDED, ConditionType, Phase, Reason
 from taintctl.api.run import MaintenanceRun
 
 
@@ -69,7 +69,13 @@ def approval_status(
     asked = run.status.approval if run is not None else None
     if any(given.approval == approval.name for given in (asked.given if asked else ())):
         return _status(raw, "True", Reason.COUNTED, f"Counted by run {approval.spec.run_name}.", now)
-    if asked is None or asked.asked is None or asked.asked.digest != approval.spec.digest:
+    fits = asked is not None and asked.asked is not None and asked.asked.digest == approval.spec.digest
+    if fits and run is not None and approval.spec.decision is ApprovalDecision.DENY and _denied(run):
+        return _status(raw, "True", Reason.COUNTED, f"Run {approval.spec.run_name} ended by it.", now)
+    if run is not None and run.status.phase in ENDED:
+        sentence = f"Run {approval.spec.run_name} has ended without it."
+        return _status(raw, "False", Reason.RUN_ENDED, sentence, now)
+    if not fits:
         sentence = f"Run {approval.spec.run_name} does not ask about this plan (any more); see taintctl status."
         return _status(raw, "False", Reason.OTHER_PLAN, sentence, now)
     if not verified:
@@ -80,6 +86,11 @@ def approval_status(
         return _status(raw, "False", Reason.APPROVERS_UNVERIFIED, sentence, now)
     sentence = f"Run {approval.spec.run_name} does not count it (yet): see taintctl explain {approval.spec.run_name}."
     return _status(raw, "Unknown", Reason.WAITING_FOR_APPROVAL, sentence, now)
+
+
+def _denied(run: MaintenanceRun) -> bool:
+    ending = run.status.ending
+    return run.status.reason == Reason.DENIED or (ending is not None and ending.reason == Reason.DENIED)
 
 
 def _status(raw: Mapping[str, Any], status: str, reason: str, message: str, now: datetime) -> dict[str, Any]:

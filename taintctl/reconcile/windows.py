@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from datetime import timedelta
 
 from taintctl.api.base import LABEL_WINDOW
 from taintctl.api.check import check
-from taintctl.api.run import MaintenanceRun
+from taintctl.api.run import MaintenanceRun, Trigger, TriggerType
 from taintctl.api.window import MaintenanceWindow
 from taintctl.ports.clock import Clock
 from taintctl.ports.cluster import Cluster
@@ -44,12 +45,14 @@ async def reconcile_window(cluster: Cluster, clock: Clock, settings: Settings, n
         for found in await cluster.list(MaintenanceRun, label_selector=f"{LABEL_WINDOW}={name}")
         if (run := check(MaintenanceRun, found).obj) is not None
     )
-    decision = decide_window(WindowObservation(window, checked.problems, runs, settings), clock.now())
+    observation = WindowObservation(window, checked.problems, runs, settings)
+    decision = decide_window(observation, clock.now())
     if decision.create is not None:
         try:
             await cluster.create(MaintenanceRun, decision.create)
         except Conflict:
-            log.info("window %s: its run for this start is there already", name)
+            observation = await _in_the_way(cluster, observation, str(decision.create["metadata"]["name"]))
+            decision = decide_window(observation, clock.now())
     for run in runs:
         if run.name in decision.cancel:
             # Only as it was read: by now it may have begun to evict, and then it is not ours to replace.
@@ -73,3 +76,14 @@ async def reconcile_window(cluster: Cluster, clock: Clock, settings: Settings, n
     for event in decision.events:
         await cluster.record_event(involved(window), event_type=event.type, reason=event.reason, message=event.message)
     return decision.requeue_after
+
+
+async def _in_the_way(cluster: Cluster, observation: WindowObservation, name: str) -> WindowObservation:
+    """The name of a start's run is taken: by the run itself, whose label somebody took off, or by another."""
+    raw = await cluster.get(MaintenanceRun, name)
+    run = check(MaintenanceRun, raw).obj if raw is not None else None
+    ours = Trigger(type=TriggerType.SCHEDULE, window_name=observation.window.name)
+    if run is not None and run.spec.trigger == ours:
+        log.info("window %s: its run for this start is there already", observation.window.name)
+        return replace(observation, runs=(*observation.runs, run))
+    return replace(observation, taken=name)

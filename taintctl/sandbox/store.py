@@ -34,6 +34,7 @@ from taintctl.sandbox.apiserver.writes import (
     check_preconditions,
     content,
     mark_deleted,
+    note_write,
     ordered,
 )
 from taintctl.sandbox.resources import Registry, ResourceInfo
@@ -213,6 +214,8 @@ class Store:
         strategy.prepare_update(new, old, subresource, now)
         if info.has_generation and subresource is None and content(new) != content(old):
             new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
+            if info.group == "admissionregistration.k8s.io":
+                note_write(info, new, now)
         if admit is not None:
             admit(new, old)
         # Upstream asks both the generic and the kind's own validation for the metadata: recorded as two causes.

@@ -3,6 +3,7 @@ done. Never the command that has just said it: `taintctl explain` and `status` p
 
 from __future__ import annotations
 
+from taintctl.api.plan import Plan, Violation
 from taintctl.api.reasons import Reason
 from taintctl.workflow.look import Look
 
@@ -15,6 +16,14 @@ def on_policy(reason: str, policy: str | None, run: str) -> str:
     if reason == Reason.POLICY_NOT_FOUND:
         return "kubectl get evictionpolicies"
     return f"kubectl edit evictionpolicy {policy}"
+
+
+def on_violation(violation: Violation, plan: Plan, policy: str | None, run: str) -> str:
+    """Where policy does not allow the plan: to look at the budget that would break, before anybody loosens a policy."""
+    broken = next((b for b in plan.budgets if b.needed > b.allowed), None)
+    if violation.check == "budgets" and broken is not None:
+        return f"kubectl get poddisruptionbudgets --namespace {broken.namespace}"
+    return on_policy(Reason.POLICY_VIOLATED, policy, run)
 
 
 def on_plan(reason: str, run: str) -> str:

@@ -22,7 +22,7 @@ from taintctl.api.text import plural, some
 from taintctl.policy import Evaluation, Tally, compact, covers, digest, evaluate, people_needed, tally
 from taintctl.workflow.look import Look
 from taintctl.workflow.rules import main_rules, selector
-from taintctl.workflow.text import short
+from taintctl.workflow.text import others_first, short
 
 MAX_VIOLATIONS = 50
 NO_TALLY = Tally(given=(), denied=None, ignored=())
@@ -106,8 +106,8 @@ def stands(look: Look) -> Standing | Refusal:
 
 
 def plan_stands(look: Look) -> Standing | Refusal:
-    """In this order: can it be read, is there a policy, has somebody denied, is there a plan, is it for the same rules,
-    does policy allow it, is it the plan (or a smaller) that was asked about."""
+    """In this order: can it be read, is there a policy, has somebody denied, is there a plan, does no other run go
+    first, is it for the same rules, does policy allow it, is it the plan (or a smaller) that was asked about."""
     obs = look.obs
     if (unreadable := look.unreadable) is not None:
         return Refusal(Reason.CLUSTER_UNREADABLE, unreadable.message)
@@ -120,6 +120,8 @@ def plan_stands(look: Look) -> Standing | Refusal:
         return Refusal(Reason.DENIED, denial(denied.approver, denied.comment), Phase.ROLLING_BACK)
     if obs.plan_problem is not None:
         return Refusal(Reason.PLAN_CHANGED, obs.plan_problem.message, Phase.DRY_RUN)
+    if obs.earlier_runs:
+        return Refusal(Reason.PLAN_CHANGED, others_first(obs.earlier_runs), Phase.DRY_RUN)
     assert obs.plan is not None  # else unreadable
     now = standing(look, obs.plan, obs.policy)
     if {selector(rule) for rule in obs.plan.rules} != {selector(rule) for rule in main_rules(look.status)}:

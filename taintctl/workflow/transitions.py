@@ -43,7 +43,7 @@ TRANSITIONS: frozenset[Transition] = frozenset(
         *_moves([P.PENDING], [R.CANCELLED, R.DELETED], P.CANCELLED),
         # Rules are there all the same (the status was lost): they come off first.
         *_moves([P.PENDING], [R.CANCELLED, R.DELETED, R.DEADLINE_PASSED, *BAD_SPEC], P.ROLLING_BACK),
-        *_moves([P.PENDING], POLICY_PROBLEMS, P.BLOCKED),
+        *_moves([P.PENDING], [*POLICY_PROBLEMS, *PLAN_PROBLEMS], P.BLOCKED),
         (P.PENDING, R.WAITING_FOR_DRY_RUN, P.DRY_RUN),
         # The dry run: agreed and within policy, or blocked. There is no other way towards eviction.
         *_moves([P.DRY_RUN], [*NO_AGREEMENT, *PLAN_PROBLEMS, *POLICY_PROBLEMS, R.POLICY_VIOLATED], P.BLOCKED),

@@ -22,18 +22,22 @@ from taintctl.workflow.text import EVENT_MAX, SENTENCE_MAX, short
 
 LOOK_AGAIN = timedelta(hours=1)
 """At the latest, not scaled: a clock that was set must not make a window sleep for a month."""
+NAME_FREE = timedelta(minutes=1)
+"""How soon to see whether a name that was taken is free, not scaled."""
 NOT_BEGUN = frozenset({None, Phase.PENDING, Phase.DRY_RUN, Phase.BLOCKED, Phase.AWAITING_APPROVAL, Phase.NOTICE})
 """Phases in which a run has not begun to evict: `Replace` may cancel it."""
 
 
 @dataclass(frozen=True)
 class WindowObservation:
-    """`runs` are those that carry the window's label."""
+    """`runs` are those that carry the window's label; `taken` is a run that is in the way: not the window's, but with
+    the name of one that it would make."""
 
     window: MaintenanceWindow
     problems: tuple[FieldProblem, ...]
     runs: tuple[MaintenanceRun, ...]
     settings: Settings = field(default_factory=Settings)
+    taken: str = ""
 
 
 @dataclass(frozen=True)
@@ -100,6 +104,13 @@ def _scheduled(
         if any(run.name == name for run in observation.runs):
             # It has been made; only now is it stored that it was.
             return _ready(_with_status(decision, last_start=occurrence.start), window, what, active, now)
+        if name == observation.taken:
+            message = (
+                f"Run {name}, which this start would make, is there already and is not this window's; delete it, or "
+                f"the start is missed at {moment(occurrence.latest)}."
+            )
+            decision = _replaced(decision, requeue_after=min(requeue, NAME_FREE))
+            return _say(decision, window, now, ConditionType.READY, False, Reason.NAME_TAKEN, message)
         if active is None:
             event = Event("Normal", Reason.SCHEDULED, f"Made run {name} for {moment(occurrence.start)}.")
             return _replaced(

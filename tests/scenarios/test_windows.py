@@ -487,3 +487,27 @@ async def test_two_windows_on_one_device_take_turns() -> None:
         await wait_until(world, at(20, 48))
         assert [r.status.phase for n in ("first", "second") for r in runs(world, n)] == [Phase.SUCCEEDED] * 2
         world.assert_no_rule_left()
+
+
+async def test_a_start_whose_runs_name_is_taken_says_so_and_asks_once_a_minute() -> None:
+    async with World() as world:
+        world.policy()
+        await world.control()
+        taken = run_name("nightly", at(20, 30))
+        await world.start(taken, policyName="policy", deadline=format_time(at(20, 40)))
+        asked = world.sandbox.faults.slow(0, verbs=["create"], resources=[RUNS])
+        await window(world, schedule=EVERY_HALF_HOUR, work={"mode": "Manual"})
+        await wait_until(world, at(20, 35))
+        assert asked.met < 20
+        assert says(world, "Ready") == ("False", "NameTaken")
+        assert told(world, "Scheduled") == []
+
+
+async def test_a_start_beyond_the_calendar_is_refused_in_words() -> None:
+    async with World() as world:
+        await world.control()
+        for start, ahead in (("9999-12-31T23:30:00Z", "0s"), ("0001-01-01T00:00:00Z", "1h")):
+            await window(world, schedule={"start": start, "duration": "2h", "planAhead": ahead})
+            await world.wait(5)
+            assert says(world, "Accepted") == ("False", "InvalidSpec")
+            world.store.delete(WINDOWS, None, "nightly")

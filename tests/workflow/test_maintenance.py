@@ -239,7 +239,7 @@ def test_a_run_whose_rules_were_deleted_by_hand_can_be_let_go_though_its_devices
     assert state(world) == (Phase.IN_MAINTENANCE, "RuleDeleted")
     world.spec(released=True).settle()
     assert world.phase is Phase.CANCELLED
-    assert "deleted by hand" in world.status.message
+    assert "had been done by hand" in world.status.message
     assert said_of(world, "DevicesIdle") != "True"
 
 

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import msgspec
 
 from taintctl.adapters.kubernetes.client import Client, path
 from taintctl.api.approval import MaintenanceApproval
 from taintctl.api.base import GROUP, VERSION
-from taintctl.api.objects import Meta
 from taintctl.ports.errors import Forbidden
 
 POLICY_NAME = "taintctl-approvals"
 GROUP_VERSION = ("apis", "admissionregistration.k8s.io", "v1")
 CALLER = "request.userInfo.username"
+RESOLUTION = timedelta(seconds=1)
 APPROVER = "object.spec.approver.name"
 
 
@@ -59,8 +59,20 @@ class _PolicySpec(_Part, frozen=True):
     validations: tuple[_Validation, ...] | None = None
 
 
+class _ManagedFields(_Part, frozen=True):
+    time: datetime | None = None
+    subresource: str | None = None
+
+
+class _Meta(_Part, frozen=True):
+    name: str = ""
+    generation: int = 0
+    creation_timestamp: datetime | None = None
+    managed_fields: tuple[_ManagedFields, ...] | None = None
+
+
 class _Policy(_Part, frozen=True):
-    metadata: Meta = Meta()
+    metadata: _Meta = _Meta()
     spec: _PolicySpec = _PolicySpec()
 
 
@@ -72,13 +84,13 @@ class _BindingSpec(_Part, frozen=True):
 
 
 class _Binding(_Part, frozen=True):
-    metadata: Meta = Meta()
+    metadata: _Meta = _Meta()
     spec: _BindingSpec = _BindingSpec()
 
 
 async def approvals_verified(client: Client) -> datetime | None:
-    """Since when the policy and a binding of it have been there; None where they are not, or let something past.
-    Raises ClusterError."""
+    """Since when the policy and a binding of it have been there as they are; None where they are not, or let something
+    past. Raises ClusterError."""
     try:
         policy = await client.get(path(*GROUP_VERSION, "validatingadmissionpolicies", POLICY_NAME), _Policy)
         if policy is None or not policy_holds(policy.spec):
@@ -86,12 +98,19 @@ async def approvals_verified(client: Client) -> datetime | None:
         bindings = await client.list(path(*GROUP_VERSION, "validatingadmissionpolicybindings"), _Binding)
     except Forbidden:
         return None  # what can't be looked at is not verified
-    since = [_created(binding.metadata) for binding in bindings.items if binding_holds(binding.spec)]
-    return max(_created(policy.metadata), min(since)) if since else None
+    since = [_written(binding.metadata) for binding in bindings.items if binding_holds(binding.spec)]
+    return max(_written(policy.metadata), min(since)) if since else None
 
 
-def _created(meta: Meta) -> datetime:
-    return meta.creation_timestamp or datetime.min.replace(tzinfo=UTC)
+def _written(meta: _Meta) -> datetime:
+    """When it was last written, other than its status: until then it may have let something past. Who wrote which field
+    when stands in managedFields; times are whole seconds, cut, so the next one counts. One that was changed and does
+    not say when proves nothing, ever."""
+    created = meta.creation_timestamp or datetime.min.replace(tzinfo=UTC)
+    if meta.generation <= 1:
+        return created
+    times = [field.time for field in meta.managed_fields or () if field.time is not None and not field.subresource]
+    return max(times) + RESOLUTION if times else datetime.max.replace(tzinfo=UTC)
 
 
 def policy_holds(spec: _PolicySpec) -> bool:

@@ -118,7 +118,11 @@ def run_spec(template: Template, given: dict[str, Any], now: datetime, caller: s
     begins: datetime = given["start_at"] or now
     lasts: timedelta = given["duration"] or template.lasts or DEFAULT_TIME
     # Whole seconds, as people write them and kubectl's columns have room for.
-    spec["deadline"] = format_time(given["deadline"] or (begins + lasts).replace(microsecond=0))
+    try:
+        ends: datetime = given["deadline"] or (begins + lasts).replace(microsecond=0)
+    except OverflowError:
+        raise click.UsageError("--start-at and --duration end beyond the year 9999; give --deadline") from None
+    spec["deadline"] = format_time(ends)
     if given["start_at"]:
         spec["startAt"] = format_time(given["start_at"])
     if given["policy"]:

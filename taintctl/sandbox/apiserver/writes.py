@@ -65,6 +65,15 @@ def carry_over(info: ResourceInfo, strategy: Strategy, new: Object, old: Object,
                 meta[part] = before[part]
 
 
+def note_write(info: ResourceInfo, obj: Object, now: datetime) -> None:
+    """When the object was last updated, in managedFields. Kept only of the kinds where somebody asks for it: admission
+    policies, whose controller tells since when they hold; without the fields, which nobody asks for."""
+    meta = obj["metadata"]
+    others = [one for one in meta.get("managedFields") or () if one.get("operation") != "Update"]
+    entry = {"manager": "unknown", "operation": "Update", "apiVersion": info.api_version, "time": timestamp(now)}
+    meta["managedFields"] = [*others, entry | {"fieldsType": "FieldsV1", "fieldsV1": {}}]
+
+
 def content(obj: Object) -> Object:
     """What of an object counts for its generation."""
     return {k: v for k, v in obj.items() if k not in {"metadata", "status", "apiVersion", "kind"}}

@@ -50,7 +50,7 @@ def _waiting(look: Look, now: Standing) -> Decision:
         look = look.with_condition(ConditionType.APPROVED, False, Reason.APPROVAL_EXPIRED, message)
         return look.roll_back(Reason.APPROVAL_EXPIRED, Phase.CANCELLED, message)
     given = f", {some([g.approver for g in approval.given])} approved" if approval.given else ""
-    until = f" until {moment(expires)}" if expires is not None else ""
+    until = f" until {moment(min(expires, look.deadline))}" if expires is not None else ""
     message = f"{plural(now.needed, 'approval')} needed for {summary(now.plan)}{given}; the run waits{until}."
     requeue = look.freshness if expires is None else min(look.until(expires), look.freshness)
     unverified = next((i for i in now.tally.ignored if i.reason is Reason.APPROVERS_UNVERIFIED), None)

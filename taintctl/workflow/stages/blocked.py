@@ -17,5 +17,5 @@ def decide(look: Look) -> Decision:
         again = since + look.freshness - look.now if look.fresh(since) else look.freshness
         return look.stay(status.reason, status.message, next_step=status.next_step, requeue=again)
     if status.dry_run.round == 0:
-        return look.go(Phase.PENDING, Reason.CREATED, "The policy is there; the run begins anew.")
+        return look.go(Phase.PENDING, Reason.CREATED, "What blocked the run is looked at again, from the start.")
     return begin_dry_run(look, Reason.WAITING_FOR_DRY_RUN, "What blocked the run is looked at again.")

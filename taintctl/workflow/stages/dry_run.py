@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from taintctl.api.plan import Plan
 from taintctl.api.policy import EvictionPolicy
-from taintctl.api.reasons import ConditionType, Phase, Reason
+from taintctl.api.reasons import ConditionType, Phase, PodEffect, Reason
 from taintctl.api.text import plural
 from taintctl.workflow.look import AT_ONCE, Look
 from taintctl.workflow.model import Decision
-from taintctl.workflow.next_step import on_plan, on_policy
+from taintctl.workflow.next_step import on_plan, on_policy, on_violation
 from taintctl.workflow.planning import Standing, ask, standing, summary, violated, with_plan, with_tally
 from taintctl.workflow.rounds import new_dry_run, read
 from taintctl.workflow.rules import main_rules, selector
@@ -57,14 +58,12 @@ def _other_devices(look: Look, policy: EvictionPolicy) -> Decision:
 def _agreed(look: Look, now: Standing) -> Decision:
     plan, policy = now.plan, now.policy
     look = look.with_status(dry_run=look.status.dry_run.model_copy(update={"read_at": look.now}))
-    look = look.with_condition(
-        ConditionType.DRY_RUN_FRESH, True, "Agreed", f"The control plane and taintctl both count {summary(plan)}."
-    )
+    look = look.with_condition(ConditionType.DRY_RUN_FRESH, True, Reason.AGREED, _agreement(plan))
     if now.violations:
         return look.block(
             Reason.POLICY_VIOLATED,
             f"EvictionPolicy {policy.name} does not allow it: {violated(now.violations)}",
-            next_step=on_policy(Reason.POLICY_VIOLATED, look.obs.run.spec.policy_name, look.name),
+            next_step=on_violation(now.violations[0], plan, look.obs.run.spec.policy_name, look.name),
         )
     look, reason = ask(look, now)
     look = with_tally(look, standing(look, plan, policy))
@@ -74,3 +73,11 @@ def _agreed(look: Look, now: Standing) -> Decision:
     again = "The plan has changed; " if reason is Reason.PLAN_CHANGED else ""
     message = f"{again}{summary(plan)} would go; {plural(now.needed, 'approval')} needed."
     return look.go(Phase.AWAITING_APPROVAL, reason, message, next_step=f"taintctl approve {look.name}")
+
+
+def _agreement(plan: Plan) -> str:
+    """The control plane counts whom the taint reaches; who holds a device through an extended resource is beside it."""
+    beyond = sum(pod.effect is PodEffect.NOT_REACHED_BY_TAINT for pod in plan.counted_pods)
+    by_taint = plural(len(plan.counted_pods) - beyond, "pod")
+    more = f"; {plural(beyond, 'more pod')} the taint does not reach" if beyond else ""
+    return f"The control plane's messages say what taintctl predicts: {by_taint} by the taint{more}."

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from taintctl.api.base import condition
 from taintctl.api.plan import Verdict
-from taintctl.api.reasons import ConditionType, Phase, Reason
+from taintctl.api.reasons import ConditionType, Effect, Phase, Reason
 from taintctl.api.run import AtDeadline, Ending, WorkMode
 from taintctl.api.text import moment
 from taintctl.workflow.look import Look
@@ -28,13 +28,15 @@ def decide(look: Look) -> Decision:
     if waiting is not None:
         reason, message, next_step = waiting
         return _told_of_use(look, _stay(look, reason, message, next_step))
-    if idle.verdict is not Verdict.TRUE and spec.released and look.edit is not None and not look.obs.rules:
+    tainting = any(rule.spec.taint.effect != Effect.NONE for rule in look.obs.rules)
+    if idle.verdict is not Verdict.TRUE and spec.released and look.edit is not None and not tainting:
         return _let_go(look)
     if idle.verdict is not Verdict.TRUE:
+        what = "The taint stays" if tainting else "The run stays, though somebody took its taint off"
         return _stay(
             look,
             idle.reason,
-            f"The taint stays, for the devices are not proven idle: {idle.message}",
+            f"{what}, for the devices are not proven idle: {idle.message}",
             on_use(look, idle.reason),
         )
     return _release(look, Reason.RELEASED if spec.released else Reason.WORK_DONE)
@@ -130,9 +132,10 @@ def _told_of_use(look: Look, decision: Decision) -> Decision:
 
 
 def _let_go(look: Look) -> Decision:
-    """Every rule was deleted by hand, and then somebody said release: nothing is left to take off, and to wait for
-    devices that are in use again would hold the run for ever. That is no release, so it ends as rolled back."""
-    message = f"{look.obs.idleness.message} No rule of the run was left to take off: they had been deleted by hand."
+    """Every rule was deleted by hand, or its effect set to None (`cancel --now`), and then somebody said release: no
+    taint is left to take off, and to wait for devices that are in use again would hold the run for ever. That is no
+    release, so it ends as rolled back."""
+    message = f"{look.obs.idleness.message} No taint of the run was left to take off: that had been done by hand."
     return look.roll_back(Reason.RULE_DELETED, Phase.CANCELLED, message, ending=Reason.CANCELLED)
 
 

@@ -16,7 +16,9 @@ def decide(look: Look) -> Decision:
     if isinstance(now, Refusal):
         return follow(look, now)
     look = with_tally(with_plan(look, now), now)
-    message = f"NoSchedule stands and {summary(now.plan)} may end by themselves; then they are evicted."
+    message = (
+        f"NoSchedule stands, so that work can end by itself; what is left then is evicted, now {summary(now.plan)}."
+    )
     since = [rule.effect_since for rule in main_rules(look.status)]
     seen = [moment for moment in since if moment is not None]
     if not seen or len(seen) < len(since):

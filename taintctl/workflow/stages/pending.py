@@ -7,7 +7,7 @@ from taintctl.api.reasons import ConditionType, Reason
 from taintctl.api.text import some
 from taintctl.workflow.look import AT_ONCE, Look
 from taintctl.workflow.model import AddFinalizer, Decision
-from taintctl.workflow.next_step import on_policy
+from taintctl.workflow.next_step import on_plan, on_policy
 from taintctl.workflow.rounds import begin_dry_run
 from taintctl.workflow.text import others_first
 
@@ -31,6 +31,10 @@ def decide(look: Look) -> Decision:
     if (problem := look.policy_problem) is not None:
         step = on_policy(problem.reason, obs.run.spec.policy_name, look.name)
         return look.block(Reason(problem.reason), problem.message, next_step=step)
+    if obs.earlier_runs and obs.plan_problem is not None:
+        # What is wrong with its target is said now, and not when the others have ended.
+        step = on_plan(obs.plan_problem.reason, look.name)
+        return look.block(Reason(obs.plan_problem.reason), obs.plan_problem.message, next_step=step)
     if obs.earlier_runs:
         return look.stay(
             Reason.DEVICE_IN_OTHER_RUN,
