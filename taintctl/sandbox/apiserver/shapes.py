@@ -17,7 +17,8 @@ _MANY: Any = [{}]
 _TEXTS: Any = [str]
 
 # A dict is an object with (at least) these fields, a list a list of these, a type a value.
-_SELECTOR: Any = {"matchLabels": {}, "matchExpressions": [{"key": str, "operator": str, "values": _TEXTS}]}
+_REQUIREMENTS: Any = [{"key": str, "operator": str, "values": _TEXTS}]
+_SELECTOR: Any = {"matchLabels": {}, "matchExpressions": _REQUIREMENTS}
 _META: Any = {
     "name": str,
     "generateName": str,
@@ -30,6 +31,8 @@ _META: Any = {
     "ownerReferences": _MANY,
     "managedFields": [{"manager": str, "operation": str, "fieldsV1": {}}],
 }
+_TERM: Any = {"matchExpressions": _REQUIREMENTS, "matchFields": _REQUIREMENTS}
+_SCOPE: Any = {"nodeName": str, "allNodes": bool, "nodeSelector": {"nodeSelectorTerms": [_TERM]}}
 _TAINT: Any = {"key": str, "value": str, "effect": str, "timeAdded": str}
 _CONTAINER: Any = {
     "name": str,
@@ -93,9 +96,20 @@ _SHAPES: dict[str, Any] = {
     "resourceslices.resource.k8s.io": {
         "spec": {
             "driver": str,
-            "nodeName": str,
             "pool": {"name": str},
-            "devices": [{"name": str, "attributes": {}, "capacity": {}, "taints": [_TAINT]}],
+            **_SCOPE,
+            "perDeviceNodeSelection": bool,
+            "sharedCounters": [{"name": str, "counters": {}}],
+            "devices": [
+                {
+                    "name": str,
+                    "attributes": {},
+                    "capacity": {},
+                    "taints": [_TAINT],
+                    "consumesCounters": [{"counterSet": str, "counters": {}}],
+                    **_SCOPE,
+                }
+            ],
         }
     },
     "deviceclasses.resource.k8s.io": {"spec": {"selectors": [{"cel": {"expression": str}}]}},

@@ -1,17 +1,26 @@
 """Which devices a pod's claims get on one node. Pure: it reads an inventory and writes nothing.
 
 The order and the rules are those of k8s.io/dynamic-resource-allocation/structured: requests in their order, devices
-in the order of their slices, depth first with backtracking; results carry the tolerations of their request.
+in the order of their slices, depth first with backtracking, within the shared counters of their pools; results carry
+the tolerations of their request.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from taintctl.cel.environment import CelError, compile_device_selector
-from taintctl.sandbox.controlplane.inventory import Inventory, Published, pool_id
+from taintctl.sandbox.controlplane.counters import Ledger
+from taintctl.sandbox.controlplane.inventory import (
+    Inventory,
+    PoolID,
+    Published,
+    device_reaches,
+    node_selection,
+    pool_id,
+)
 from taintctl.sandbox.controlplane.objects import Obj, meta
 from taintctl.sandbox.controlplane.taints import DeviceID, blocks_allocation, rule_matches
 
@@ -127,41 +136,53 @@ class _Search:
 
     choices: list[tuple[Request, list[Published]]]
     in_use: Collection[DeviceID]
+    inventory: Inventory
     steps: int = 0
+    ledgers: dict[PoolID, Ledger] = field(default_factory=dict)
+    chosen: list[tuple[Request, Published]] = field(default_factory=list)
 
     def run(self) -> list[tuple[Request, Published]] | None:
-        return self._next(0, 0, [], set())
+        return self.chosen if self._next(0, 0) else None
 
-    def _next(
-        self, position: int, start: int, chosen: list[tuple[Request, Published]], taken: set[DeviceID]
-    ) -> list[tuple[Request, Published]] | None:
+    def _next(self, position: int, start: int) -> bool:
         if position == len(self.choices):
-            return list(chosen)
+            return True
         request, devices = self.choices[position]
         # Devices of one request are interchangeable: the next slot of the same request only looks further on.
         for index in range(start, len(devices)):
             self.steps += 1
             if self.steps > MAX_STEPS:
-                return None
+                return False
             device = devices[index]
-            if request.admin_access:
-                # Beside other holders, but no device twice in one claim.
-                if any(other.claim == request.claim and given.id == device.id for other, given in chosen):
-                    continue
-            elif device.id in self.in_use or device.id in taken:
+            if not self._free(request, device) or not self._take_counters(device):
                 continue
             same = position + 1 < len(self.choices) and self.choices[position + 1][1] is devices
-            chosen.append((request, device))
-            added = not request.admin_access
-            if added:
-                taken.add(device.id)
-            found = self._next(position + 1, index + 1 if same else 0, chosen, taken)
-            if found is not None:
-                return found
-            chosen.pop()
-            if added:
-                taken.discard(device.id)
-        return None
+            self.chosen.append((request, device))
+            if self._next(position + 1, index + 1 if same else 0):
+                return True
+            self.chosen.pop()
+            if device.device.get("consumesCounters"):
+                self._ledger(device).give_back(device.device)
+        return False
+
+    def _free(self, request: Request, device: Published) -> bool:
+        if request.admin_access:
+            # Beside other holders, but no device twice in one claim.
+            return all(other.claim != request.claim or given.id != device.id for other, given in self.chosen)
+        taken = any(given.id == device.id and not other.admin_access for other, given in self.chosen)
+        return device.id not in self.in_use and not taken
+
+    def _take_counters(self, device: Published) -> bool:
+        """Upstream does not except adminAccess from this (kubernetes#140729): it needs the counters a second time."""
+        return not device.device.get("consumesCounters") or self._ledger(device).take(device.device)
+
+    def _ledger(self, device: Published) -> Ledger:
+        pool = pool_id(device.slice)
+        if pool not in self.ledgers:
+            slices = self.inventory.newest(pool)
+            names = {d["name"] for s in slices for d in s["spec"].get("devices") or ()}
+            self.ledgers[pool] = Ledger(slices, {name for name in names if DeviceID(*pool, name) in self.in_use})
+        return self.ledgers[pool]
 
 
 class Allocator:
@@ -198,7 +219,7 @@ class Allocator:
                 raise CannotAllocateError(
                     f"claim {meta(claims[index])['name']} asks for more than {MAX_RESULTS} devices"
                 )
-        found = _Search(choices, in_use).run()
+        found = _Search(choices, in_use, self.inventory).run()
         if found is None:
             return None
         return [
@@ -207,18 +228,20 @@ class Allocator:
         ]
 
     def _fitting(self, request: Request, node: Mapping[str, Any]) -> list[Published] | None:
-        """The node's devices that a request may get; None when it needs all of a pool that is incomplete."""
+        """The node's devices that a request may get; None when it needs all of a pool that is not usable now."""
         result = []
         for resource_slice in self.inventory.slices_for(node):
             pool = pool_id(resource_slice)
             names = self._matching(request.selectors, resource_slice)
-            if not self.inventory.complete(pool):
+            if not self.inventory.usable(pool):
                 if request.count is None:
                     return None
                 continue
             for device in resource_slice["spec"].get("devices") or ():
                 published = Published(DeviceID(*pool, device["name"]), device, resource_slice)
-                if device["name"] in names and (request.count is None or not self._tainted(published, request)):
+                if device["name"] not in names or not device_reaches(published, node):
+                    continue
+                if request.count is None or not self._tainted(published, request):
                     result.append(published)
         return result
 
@@ -251,21 +274,22 @@ def _allocation(found: list[tuple[Request, Published]], node: str) -> Obj:
             result["tolerations"] = [dict(toleration) for toleration in request.tolerations]
         results.append(result)
     allocation: Obj = {"devices": {"results": results}}
-    selector = _node_selector([device.slice for _, device in found], node)
+    selector = _node_selector([node_selection(device) for _, device in found], node)
     if selector is not None:
         allocation["nodeSelector"] = selector
     return allocation
 
 
-def _node_selector(slices: list[Obj], node: str) -> Obj | None:
+def _node_selector(selections: list[Mapping[str, Any]], node: str) -> Obj | None:
     """Where the allocated devices can be used: one node as soon as one is local, all expressions otherwise."""
-    expressions: list[Obj] = []
-    for resource_slice in slices:
-        spec = resource_slice["spec"]
-        if spec.get("nodeName"):
-            field = {"key": "metadata.name", "operator": "In", "values": [node]}
-            return {"nodeSelectorTerms": [{"matchFields": [field]}]}
+    term: dict[str, list[Obj]] = {"matchFields": [], "matchExpressions": []}
+    for selection in selections:
+        if selection.get("nodeName"):
+            local = {"key": "metadata.name", "operator": "In", "values": [node]}
+            return {"nodeSelectorTerms": [{"matchFields": [local]}]}
         # The API allows one term in the nodeSelector of a slice.
-        for term in (spec.get("nodeSelector") or {}).get("nodeSelectorTerms") or ():
-            expressions += [e for e in term.get("matchExpressions") or () if e not in expressions]
-    return {"nodeSelectorTerms": [{"matchExpressions": expressions}]} if expressions else None
+        for one in (selection.get("nodeSelector") or {}).get("nodeSelectorTerms") or ():
+            for kind, requirements in term.items():
+                requirements += [r for r in one.get(kind) or () if r not in requirements]
+    found = {kind: requirements for kind, requirements in term.items() if requirements}
+    return {"nodeSelectorTerms": [found]} if found else None

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from taintctl.sandbox.controlplane import counters
 from taintctl.sandbox.controlplane.objects import Obj, meta, node_selector_matches
 from taintctl.sandbox.controlplane.taints import DeviceID
 
@@ -28,13 +29,30 @@ def pool_id(resource_slice: Mapping[str, Any]) -> PoolID:
 
 
 def reaches(resource_slice: Mapping[str, Any], node: Mapping[str, Any]) -> bool:
-    """Whether a node may use the devices of a slice (nodeName, nodeSelector or allNodes)."""
+    """Whether a node may use devices of a slice: by nodeName, nodeSelector or allNodes of the slice or of a device."""
     spec = resource_slice["spec"]
-    if spec.get("nodeName"):
-        return bool(spec["nodeName"] == meta(node)["name"])
-    if spec.get("allNodes"):
+    if spec.get("perDeviceNodeSelection"):
+        return any(_matches(device, node) for device in spec.get("devices") or ())
+    return _matches(spec, node)
+
+
+def device_reaches(published: Published, node: Mapping[str, Any]) -> bool:
+    """Whether a node that the slice reaches may use this device of it."""
+    return not published.slice["spec"].get("perDeviceNodeSelection") or _matches(published.device, node)
+
+
+def node_selection(published: Published) -> Mapping[str, Any]:
+    """What carries the nodeName, nodeSelector or allNodes of a device: itself, or its slice."""
+    spec: Mapping[str, Any] = published.slice["spec"]
+    return published.device if spec.get("perDeviceNodeSelection") else spec
+
+
+def _matches(selection: Mapping[str, Any], node: Mapping[str, Any]) -> bool:
+    if selection.get("nodeName"):
+        return bool(selection["nodeName"] == meta(node)["name"])
+    if selection.get("allNodes"):
         return True
-    return spec.get("nodeSelector") is not None and node_selector_matches(spec["nodeSelector"], node)
+    return selection.get("nodeSelector") is not None and node_selector_matches(selection["nodeSelector"], node)
 
 
 class Inventory:
@@ -44,16 +62,19 @@ class Inventory:
         self._pools: dict[PoolID, dict[str, Obj]] = defaultdict(dict)
         self._by_node: dict[str, dict[str, Obj]] = defaultdict(dict)
         self._anywhere: dict[str, Obj] = {}
+        self._usable: dict[PoolID, bool] = {}
 
     def add(self, resource_slice: Obj) -> None:
         name = meta(resource_slice)["name"]
         self._pools[pool_id(resource_slice)][name] = resource_slice
+        self._usable.pop(pool_id(resource_slice), None)
         node = resource_slice["spec"].get("nodeName")
         (self._by_node[node] if node else self._anywhere)[name] = resource_slice
 
     def remove(self, resource_slice: Obj) -> None:
         name, pool = meta(resource_slice)["name"], pool_id(resource_slice)
         self._pools[pool].pop(name, None)
+        self._usable.pop(pool, None)
         if not self._pools[pool]:
             del self._pools[pool]
         node = resource_slice["spec"].get("nodeName")
@@ -73,10 +94,13 @@ class Inventory:
         generation = max(s["spec"]["pool"]["generation"] for s in slices.values())
         return [s for _, s in sorted(slices.items()) if s["spec"]["pool"]["generation"] == generation]
 
-    def complete(self, pool: PoolID) -> bool:
-        """All slices of the newest generation are there; devices of an incomplete pool are not allocated."""
-        newest = self.newest(pool)
-        return bool(newest) and len(newest) == newest[0]["spec"]["pool"]["resourceSliceCount"]
+    def usable(self, pool: PoolID) -> bool:
+        """All slices of the newest generation are there and fit together; no other pool's devices are allocated."""
+        if pool not in self._usable:
+            newest = self.newest(pool)
+            complete = bool(newest) and len(newest) == newest[0]["spec"]["pool"]["resourceSliceCount"]
+            self._usable[pool] = complete and counters.valid(newest)
+        return self._usable[pool]
 
     def device(self, device: DeviceID) -> Obj | None:
         """The device as published now, None when it is not."""

@@ -8,11 +8,11 @@ from taintctl.sandbox.apiserver.strategies.definitions import DefinitionStrategy
 from taintctl.sandbox.apiserver.strategies.dra import (
     ClaimStrategy,
     ClaimTemplateStrategy,
-    SliceStrategy,
     TaintRuleStrategy,
 )
 from taintctl.sandbox.apiserver.strategies.pods import PodStrategy
 from taintctl.sandbox.apiserver.strategies.policy import AdmissionPolicyStrategy, BudgetStrategy
+from taintctl.sandbox.apiserver.strategies.slices import SliceStrategy
 
 _PLAIN = Strategy()
 _RBAC = RBACStrategy()

@@ -1,4 +1,4 @@
-"""resource.k8s.io: slices, claims, claim templates and taint rules.
+"""resource.k8s.io: claims, claim templates and taint rules; slices are in slices.py.
 
 Messages and order as in tests/recordings/04-errors.json; defaults as in 01-objects.json; otherwise
 `pkg/apis/resource/validation` of Kubernetes 1.36.
@@ -29,10 +29,10 @@ from taintctl.sandbox.apiserver.meta import (
 from taintctl.sandbox.apiserver.strategies.base import Strategy
 
 EFFECTS = ("NoExecute", "NoSchedule", "None")
-MAX_DEVICES = 128
 
 
-def _taint_problems(field: str, taint: Object) -> Iterator[FieldError]:
+def taint_problems(field: str, taint: Object) -> Iterator[FieldError]:
+    """What is wrong with a device taint."""
     key, value = taint.get("key", ""), taint.get("value", "")
     yield from (invalid_value(f"{field}.key", key, why) for why in qualified_name_problems(key))
     if value:
@@ -44,7 +44,7 @@ def _taint_problems(field: str, taint: Object) -> Iterator[FieldError]:
         yield unsupported(f"{field}.effect", effect, EFFECTS)
 
 
-def _pool_problems(field: str, pool: str) -> Iterator[FieldError]:
+def pool_problems(field: str, pool: str) -> Iterator[FieldError]:
     """A pool name is one or more DNS subdomains separated by slashes; the first bad part is named."""
     for part in pool.split("/"):
         yield from (invalid_value(field, part, why) for why in dns_subdomain_problems(part))
@@ -54,8 +54,8 @@ class TaintRuleStrategy(Strategy):
     """DeviceTaintRule: `timeAdded` is set at creation and again when the effect changes."""
 
     def default(self, obj: Object, now: datetime) -> None:
-        spec = obj["spec"] = _struct(obj.get("spec"))
-        spec["taint"] = _struct(spec.get("taint"))
+        spec = obj["spec"] = struct(obj.get("spec"))
+        spec["taint"] = struct(spec.get("taint"))
         if not spec["taint"].get("timeAdded"):
             spec["taint"]["timeAdded"] = timestamp(now)
         # As a Go struct is written: the selector before the taint.
@@ -82,81 +82,16 @@ class TaintRuleStrategy(Strategy):
                 errors.append(required(field))
             errors += [invalid_value(field, driver, why) for why in dns_subdomain_problems(driver) if driver]
         if "pool" in selector:
-            errors += _pool_problems("spec.deviceSelector.pool", selector["pool"] or "")
+            errors += pool_problems("spec.deviceSelector.pool", selector["pool"] or "")
         if "device" in selector:
             device = selector["device"] or ""
             errors += [invalid_value("spec.deviceSelector.device", device, why) for why in dns_label_problems(device)]
-        return [*errors, *_taint_problems("spec.taint", spec["taint"])]
-
-
-class SliceStrategy(Strategy):
-    """ResourceSlice: the driver, the pool's name and the node never change; taints get their time."""
-
-    def default(self, obj: Object, now: datetime) -> None:
-        obj["spec"] = _struct(obj.get("spec"))
-        for device in obj["spec"].get("devices") or []:
-            for taint in device.get("taints") or []:
-                taint.setdefault("timeAdded", timestamp(now))
-
-    def validate(self, obj: Object, old: Object | None, subresource: str | None) -> list[FieldError]:
-        spec = obj["spec"]
-        pool = _struct(spec.get("pool"))
-        errors: list[FieldError] = []
-        if not pool.get("name"):
-            errors.append(required("spec.pool.name"))
-        else:
-            errors += _pool_problems("spec.pool.name", pool["name"])
-        count = pool.get("resourceSliceCount", 0)
-        if not isinstance(count, int) or count <= 0:
-            errors.append(invalid_value("spec.pool.resourceSliceCount", count, "must be greater than zero"))
-        driver = spec.get("driver", "")
-        if not driver:
-            errors.append(required("spec.driver"))
-        else:
-            errors += [invalid_value("spec.driver", driver, why) for why in dns_subdomain_problems(driver)]
-        scopes = [one for one in ("nodeName", "nodeSelector", "allNodes", "perDeviceNodeSelection") if spec.get(one)]
-        if len(scopes) != 1:
-            why = "exactly one of `nodeName`, `nodeSelector`, `allNodes`, `perDeviceNodeSelection` is required"
-            errors.append(required("spec", why) if not scopes else invalid_value("spec", scopes, why))
-        devices = spec.get("devices") or []
-        if len(devices) > MAX_DEVICES:
-            errors.append(too_many("spec.devices", len(devices), MAX_DEVICES))
-        seen: set[str] = set()
-        for index, device in enumerate(devices[:MAX_DEVICES]):
-            errors += _device_problems(f"spec.devices[{index}]", device, seen)
-        if old is not None:
-            before = old["spec"]
-            for field, now_is, was in (
-                ("spec.driver", driver, before.get("driver", "")),
-                ("spec.pool.name", pool.get("name", ""), _struct(before.get("pool")).get("name", "")),
-                ("spec.nodeName", spec.get("nodeName"), before.get("nodeName")),
-            ):
-                if now_is != was:
-                    errors.append(invalid_value(field, now_is, "field is immutable"))
-        return errors
-
-
-def _device_problems(field: str, device: Object, seen: set[str]) -> Iterator[FieldError]:
-    name = device.get("name", "")
-    yield from (invalid_value(f"{field}.name", name, why) for why in dns_label_problems(name))
-    if name in seen:
-        yield FieldError("FieldValueDuplicate", f"{field}.name", f'Duplicate value: "{name}"')
-    seen.add(name)
-    for index, taint in enumerate(device.get("taints") or []):
-        yield from _taint_problems(f"{field}.taints[{index}]", taint)
-    for attribute, value in (device.get("attributes") or {}).items():
-        if not isinstance(value, dict) or len(value) != 1:
-            path = f"{field}.attributes[{attribute}]"
-            yield (
-                required(path, "exactly one value must be specified")
-                if not value
-                else invalid_value(path, value, "exactly one value must be specified")
-            )
+        return [*errors, *taint_problems("spec.taint", spec["taint"])]
 
 
 def default_claim_spec(spec: Object) -> None:
     """The defaults of a claim's spec, in place: one device, exactly, and `Equal` for tolerations."""
-    for request in _struct(spec.get("devices")).get("requests") or []:
+    for request in struct(spec.get("devices")).get("requests") or []:
         for part in [request.get("exactly"), *(request.get("firstAvailable") or [])]:
             if not isinstance(part, dict):
                 continue
@@ -169,7 +104,7 @@ def default_claim_spec(spec: Object) -> None:
 
 def claim_spec_problems(field: str, spec: Object) -> Iterator[FieldError]:
     """What is wrong with a claim's spec."""
-    for index, request in enumerate(_struct(spec.get("devices")).get("requests") or []):
+    for index, request in enumerate(struct(spec.get("devices")).get("requests") or []):
         path = f"{field}.devices.requests[{index}]"
         name = request.get("name", "")
         yield from (invalid_value(f"{path}.name", name, why) for why in dns_label_problems(name))
@@ -202,7 +137,7 @@ class ClaimStrategy(Strategy):
     """ResourceClaim: the spec never changes, nor does an allocation while the claim is reserved."""
 
     def default(self, obj: Object, now: datetime) -> None:
-        obj["spec"] = _struct(obj.get("spec"))
+        obj["spec"] = struct(obj.get("spec"))
         default_claim_spec(obj["spec"])
 
     def prepare_create(self, obj: Object, now: datetime) -> None:
@@ -230,8 +165,8 @@ class ClaimTemplateStrategy(Strategy):
     """ResourceClaimTemplate: the spec never changes."""
 
     def default(self, obj: Object, now: datetime) -> None:
-        spec = obj["spec"] = _struct(obj.get("spec"))
-        spec["spec"] = _struct(spec.get("spec"))
+        spec = obj["spec"] = struct(obj.get("spec"))
+        spec["spec"] = struct(spec.get("spec"))
         default_claim_spec(spec["spec"])
 
     def validate(self, obj: Object, old: Object | None, subresource: str | None) -> list[FieldError]:
@@ -240,5 +175,6 @@ class ClaimTemplateStrategy(Strategy):
         return list(claim_spec_problems("spec.spec", obj["spec"]["spec"]))
 
 
-def _struct(value: Any) -> Object:
+def struct(value: Any) -> Object:
+    """The value where it is an object, an empty one otherwise."""
     return value if isinstance(value, dict) else {}
