@@ -23,10 +23,19 @@ CONTROLLER = f"system:serviceaccount:{NAMESPACE}:{ACCOUNT}"
 
 
 @asynccontextmanager
-async def lab(*, nodes: int, gpus_per_node: int, kubernetes: str, speed: float, port: int) -> AsyncIterator[Sandbox]:
+async def lab(
+    *, nodes: int, gpus_per_node: int, kubernetes: str, speed: float, port: int, partitions: int = 0
+) -> AsyncIterator[Sandbox]:
     """The running sandbox. Raises Failure where the port is taken."""
     wanted = installation()
-    sandbox = Sandbox(nodes=nodes, gpus_per_node=gpus_per_node, kubernetes=kubernetes, speed=speed, port=port)
+    sandbox = Sandbox(
+        nodes=nodes,
+        gpus_per_node=gpus_per_node,
+        partitions=partitions,
+        kubernetes=kubernetes,
+        speed=speed,
+        port=port,
+    )
     try:
         await sandbox.start()
     except OSError as error:

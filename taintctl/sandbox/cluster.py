@@ -18,6 +18,7 @@ from taintctl.ports.clock import Clock, SystemClock
 from taintctl.sandbox import fleet as fleets
 from taintctl.sandbox.apiserver.meta import timestamp
 from taintctl.sandbox.apiserver.server import ApiServer
+from taintctl.sandbox.controlplane.inventory import pool_id
 from taintctl.sandbox.controlplane.manager import ControllerManager
 from taintctl.sandbox.controlplane.objects import PODS, SLICES, Obj, meta, phase
 from taintctl.sandbox.faults import Faults
@@ -33,7 +34,8 @@ class Sandbox:
     """A cluster on loopback: `async with Sandbox() as sandbox:`, then talk to `sandbox.url`.
 
     `kubernetes` is 1.37 (DeviceTaintRule at v1) or 1.36 (v1beta2). `speed` divides delays and leaves timestamps
-    alone; give a `clock` instead of it where time is not the wall's. `fleet=False` starts with no nodes at all.
+    alone; give a `clock` instead of it where time is not the wall's. `fleet=False` starts with no nodes at all. With
+    `partitions` each GPU is published whole and in so many partitions.
     """
 
     def __init__(
@@ -41,6 +43,7 @@ class Sandbox:
         *,
         nodes: int = 3,
         gpus_per_node: int = 4,
+        partitions: int = 0,
         kubernetes: str = "1.37",
         clock: Clock | None = None,
         speed: float = 1.0,
@@ -56,6 +59,7 @@ class Sandbox:
         self.faults = Faults()
         self.manager = ControllerManager(self.store, self.clock)
         self._fleet = (nodes, gpus_per_node) if fleet else None
+        self._partitions = partitions
         self._server = ApiServer(self.store, self.users, self.faults, self.clock, kubernetes=kubernetes, port=port)
 
     async def __aenter__(self) -> Self:
@@ -77,7 +81,7 @@ class Sandbox:
         await self.manager.start()
         if self._fleet is not None:
             (nodes, gpus_per_node), self._fleet = self._fleet, None
-            fleets.build(self.store, nodes=nodes, gpus_per_node=gpus_per_node)
+            fleets.build(self.store, nodes=nodes, gpus_per_node=gpus_per_node, partitions=self._partitions)
             await self.until(lambda: all(phase(pod) != "Pending" for pod in self.store.list(PODS)), SETTLE)
 
     async def stop(self) -> None:
@@ -152,15 +156,16 @@ class Sandbox:
 
     def add_node(self, name: str, gpus: int) -> None:
         """A new node with its GPUs, ready at once."""
-        fleets.add_node(self.store, name, gpus)
+        fleets.add_node(self.store, name, gpus, partitions=self._partitions)
 
     def start_pod(self, namespace: str, name: str, **shape: Any) -> Obj:
         """Creates a pod, shaped as `fleet.pod` says."""
         return self.store.create(PODS, fleets.pod(namespace, name, **shape))
 
     def remove_slice(self, node: str) -> None:
-        """The driver withdraws a node's slice; allocations stay."""
-        self.store.delete(SLICES, None, f"{node}-gpu")
+        """The driver withdraws all it published of a node; allocations stay."""
+        for name in self._slices(node):
+            self.store.delete(SLICES, None, name)
 
     def taint_device(self, node: str, device: str, key: str, effect: str, value: str = "") -> None:
         """The driver itself taints a device in its slice; ApiError 404 for a node without a slice."""
@@ -170,7 +175,7 @@ class Sandbox:
             found = _device(current, device)
             found["taints"] = [t for t in found.get("taints") or () if t["key"] != key] + [taint]
 
-        self.store.mutate(SLICES, None, f"{node}-gpu", write)
+        self.store.mutate(SLICES, None, self._publishing(node, device), write)
 
     def untaint_device(self, node: str, device: str, key: str) -> None:
         """The driver takes its own taint off."""
@@ -181,7 +186,21 @@ class Sandbox:
             if left:
                 found["taints"] = left
 
-        self.store.mutate(SLICES, None, f"{node}-gpu", write)
+        self.store.mutate(SLICES, None, self._publishing(node, device), write)
+
+    def _slices(self, node: str) -> dict[str, Obj]:
+        """The slices of a node's pool by name; ApiError 404 when there is none."""
+        pool = (fleets.DRIVER, node)
+        found = {meta(s)["name"]: s for s in self.store.list(SLICES) if pool_id(s) == pool}
+        if not found:
+            raise ApiError(404, "NotFound", f"resourceslices of {node} not found", {"name": node})
+        return found
+
+    def _publishing(self, node: str, device: str) -> str:
+        for name, resource_slice in self._slices(node).items():
+            if any(found["name"] == device for found in resource_slice["spec"].get("devices") or ()):
+                return name
+        raise ApiError(404, "NotFound", f"{node} publishes no device {device}", {"name": device})
 
     def node_silent(self, name: str) -> None:
         """The node's kubelet falls silent: it reports and finalises nothing."""
@@ -192,12 +211,8 @@ class Sandbox:
 
 
 def _device(resource_slice: Obj, device: str) -> Obj:
-    for found in resource_slice["spec"].get("devices") or ():
-        if found["name"] == device:
-            result: Obj = found
-            return result
-    message = f"{meta(resource_slice)['name']} publishes no device {device}"
-    raise ApiError(404, "NotFound", message, {"name": device})
+    found: Obj = next(one for one in resource_slice["spec"]["devices"] if one["name"] == device)
+    return found
 
 
 def _merged(current: Any, patch: Any) -> Any:

@@ -10,9 +10,11 @@ import uuid
 from datetime import timedelta
 from typing import Any
 
+from taintctl.sandbox import partitions as mig
 from taintctl.sandbox.apiserver.meta import timestamp
 from taintctl.sandbox.controlplane.objects import (
     BUDGETS,
+    CLAIMS,
     CLASSES,
     NAMESPACES,
     NODES,
@@ -26,6 +28,8 @@ from taintctl.sandbox.store import Store
 
 DRIVER = "gpu.example.com"
 EXTENDED_RESOURCE = "example.com/gpu"
+PARTITION_CLASS = "mig.example.com"
+"""The class of partitions, in a fleet that has them; DRIVER is then the class of whole GPUs alone."""
 MODEL = "H100"
 MAX_DEVICES = 128
 """ResourceSliceMaxDevices of resource.k8s.io: more GPUs do not fit into one slice."""
@@ -54,8 +58,8 @@ def node(name: str) -> Obj:
     }
 
 
-def add_node(store: Store, name: str, gpus: int, *, ready_for: timedelta = timedelta(0)) -> None:
-    """A node with its GPUs, ready at once, and for `ready_for` already."""
+def add_node(store: Store, name: str, gpus: int, *, partitions: int = 0, ready_for: timedelta = timedelta(0)) -> None:
+    """A node with its GPUs, each in so many `partitions` too, ready at once, and for `ready_for` already."""
     wanted = node(name)
     now = store.clock.now()
     wanted["status"]["conditions"][0] |= {
@@ -75,7 +79,16 @@ def add_node(store: Store, name: str, gpus: int, *, ready_for: timedelta = timed
         "systemUUID": "",
     }
     store.create(NODES, wanted)
-    store.create(SLICES, resource_slice(name, gpus))
+    for published in resource_slices(name, gpus, partitions):
+        store.create(SLICES, published)
+
+
+def resource_slices(node_name: str, gpus: int, partitions: int = 0) -> list[Obj]:
+    """All slices of a node's pool."""
+    whole = resource_slice(node_name, gpus)
+    if not partitions:
+        return [whole]
+    return mig.resource_slices(node_name, DRIVER, whole["spec"]["devices"], partitions)
 
 
 def resource_slice(node_name: str, gpus: int, *, driver: str = DRIVER) -> Obj:
@@ -106,8 +119,18 @@ def _device(node_name: str, index: int) -> Obj:
     }
 
 
-def device_class(name: str = DRIVER, *, driver: str = DRIVER, extended_resource: str | None = EXTENDED_RESOURCE) -> Obj:
-    spec: Obj = {"selectors": [{"cel": {"expression": f"device.driver == '{driver}'"}}]}
+def device_class(
+    name: str = DRIVER,
+    *,
+    driver: str = DRIVER,
+    extended_resource: str | None = EXTENDED_RESOURCE,
+    of_type: str | None = None,
+) -> Obj:
+    """The class of a driver's devices, or of those whose attribute `type` is gpu or mig."""
+    expression = f"device.driver == '{driver}'"
+    if of_type is not None:
+        expression += f" && device.attributes['{driver}'].type == '{of_type}'"
+    spec: Obj = {"selectors": [{"cel": {"expression": expression}}]}
     if extended_resource is not None:
         spec["extendedResourceName"] = extended_resource
     return {
@@ -188,43 +211,76 @@ def namespace(name: str, **labels: str) -> Obj:
     return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}
 
 
-def build(store: Store, *, nodes: int, gpus_per_node: int) -> None:
+def build(store: Store, *, nodes: int, gpus_per_node: int, partitions: int = 0) -> None:
     """Fills an empty store; ValueError for numbers that make no fleet.
 
     What runs on the first node, as far as its GPUs reach: a training pod with a claim of its own, an inference claim
     that three pods share, a pod with an extended resource, and a monitor beside them that tolerates everything. On
     other nodes: a training pod each, and on the second a training pod that asks for 20 more seconds.
+
+    With partitions the last GPU of the first node is left to pods that hold one of them each. There is no monitor then:
+    an adminAccess claim needs the counters a second time (kubernetes#140729), so it would wait for ever.
     """
     if not 1 <= nodes <= MAX_NODES:
         raise ValueError(f"nodes: {nodes} is not between 1 and {MAX_NODES}")
     if not 1 <= gpus_per_node <= MAX_DEVICES:
         raise ValueError(f"GPUs per node: {gpus_per_node} is not between 1 and {MAX_DEVICES}")
     names = [node_name(number) for number in range(1, nodes + 1)]
-    store.create(CLASSES, device_class())
+    for one in _classes(partitions):
+        store.create(CLASSES, one)
     for name in ("team-a", "team-b"):
         store.create(NAMESPACES, namespace(name))
     store.create(NAMESPACES, namespace("gpu-monitoring", **{"resource.kubernetes.io/admin-access": "true"}))
     for name in names:
-        add_node(store, name, gpus_per_node, ready_for=READY_FOR)
+        add_node(store, name, gpus_per_node, partitions=partitions, ready_for=READY_FOR)
     forever = {"operator": "Exists", "effect": "NoExecute"}
     store.create(TEMPLATES, template("team-a", "one-gpu"))
     store.create(TEMPLATES, template("team-a", "patient", tolerations=[{**forever, "tolerationSeconds": 20}]))
     watch_all = {"allocationMode": "All", "adminAccess": True, "tolerations": [{"operator": "Exists"}, forever]}
     store.create(TEMPLATES, template("gpu-monitoring", "all-gpus", **watch_all))
     store.create(BUDGETS, budget("team-b", "inference", "inference", 2))
-    for obj in _first_node(names[0], gpus_per_node):
-        store.create(PODS if obj["kind"] == "Pod" else "resourceclaims.resource.k8s.io", obj)
+    whole = gpus_per_node - 1 if partitions else gpus_per_node
+    pods = _first_node(names[0], whole)
+    pods += _in_partitions(names[0], gpus_per_node, partitions) if partitions else [_monitor(names[0])]
+    for obj in pods:
+        store.create(_KEYS[obj["kind"]], obj)
     for number, name in enumerate(names[1:], start=2):
         shape = "patient" if number == 2 else "one-gpu"
         store.create(PODS, pod("team-a", f"train-{number:02d}", on=name, template=shape, app="train"))
 
 
+_KEYS = {"Pod": PODS, "ResourceClaim": CLAIMS, "ResourceClaimTemplate": TEMPLATES}
+
+
+def _classes(partitions: int) -> list[Obj]:
+    if not partitions:
+        return [device_class()]
+    return [device_class(of_type="gpu"), device_class(PARTITION_CLASS, extended_resource=None, of_type="mig")]
+
+
 def _first_node(name: str, gpus: int) -> list[Obj]:
-    found = [pod("team-a", "train-01", on=name, template="one-gpu", app="train", stop_after="4s")]
+    """Who holds whole GPUs of the first node."""
+    found = []
+    if gpus >= 1:
+        found.append(pod("team-a", "train-01", on=name, template="one-gpu", app="train", stop_after="4s"))
     if gpus >= 2:
         found.append(claim("team-b", "shared-gpu"))
         found += [pod("team-b", f"inference-{i}", on=name, claim="shared-gpu", app="inference") for i in range(3)]
     if gpus >= 3:
         found.append(pod("team-b", "notebook-0", on=name, gpus=1, app="notebook"))
-    found.append(pod("gpu-monitoring", "dcgm-0", on=name, template="all-gpus", app="dcgm"))
     return found
+
+
+def _monitor(name: str) -> Obj:
+    return pod("gpu-monitoring", "dcgm-0", on=name, template="all-gpus", app="dcgm")
+
+
+def _in_partitions(name: str, gpus: int, partitions: int) -> list[Obj]:
+    """Up to two pods on partitions of the node's last GPU."""
+    parent = resource_slice(name, gpus)["spec"]["devices"][-1]["attributes"]["uuid"]["string"]
+    of_parent = {"cel": {"expression": f"device.attributes['{DRIVER}'].parentUUID == '{parent}'"}}
+    shape = template("team-b", "one-partition", deviceClassName=PARTITION_CLASS, selectors=[of_parent])
+    batch = [
+        pod("team-b", f"batch-{i}", on=name, template="one-partition", app="batch") for i in range(min(2, partitions))
+    ]
+    return [shape, *batch]

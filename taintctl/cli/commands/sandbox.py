@@ -21,6 +21,13 @@ KUBERNETES = ("1.37", "1.36")
 @click.option("--nodes", type=click.IntRange(1, 10_000), default=3, show_default=True)
 @click.option("--gpus-per-node", type=click.IntRange(1, 128), default=4, show_default=True)
 @click.option(
+    "--partitions",
+    type=click.IntRange(0, 7),
+    default=0,
+    show_default=True,
+    help="Publish each GPU whole and in so many partitions too.",
+)
+@click.option(
     "--kubernetes",
     type=click.Choice(KUBERNETES),
     default="1.37",
@@ -40,6 +47,7 @@ KUBERNETES = ("1.37", "1.36")
 def sandbox(
     nodes: int,
     gpus_per_node: int,
+    partitions: int,
     kubernetes: str,
     speed: float,
     port: int,
@@ -51,22 +59,25 @@ def sandbox(
     kubectl and taintctl work against it, and taintctl's CRDs, roles and admission policies are installed. Its state is
     in memory and gone when it stops. It listens on 127.0.0.1 only.
     """
-    return asyncio.run(_serve(nodes, gpus_per_node, kubernetes, speed, port, kubeconfig_out, controller))
+    fleet = {"nodes": nodes, "gpus_per_node": gpus_per_node, "partitions": partitions}
+    return asyncio.run(_serve(fleet, kubernetes, speed, port, kubeconfig_out, controller))
 
 
 async def _serve(
-    nodes: int, gpus_per_node: int, kubernetes: str, speed: float, port: int, out: str | None, controller: bool
+    fleet: dict[str, int], kubernetes: str, speed: float, port: int, out: str | None, controller: bool
 ) -> int | None:
     from taintctl.cli.lab import CONTROLLER, kubeconfig_file, lab, until_interrupted
 
     stop = asyncio.Event()
-    async with lab(nodes=nodes, gpus_per_node=gpus_per_node, kubernetes=kubernetes, speed=speed, port=port) as running:
+    async with lab(**fleet, kubernetes=kubernetes, speed=speed, port=port) as running:
         with ExitStack() as files:
             folder = Path(files.enter_context(tempfile.TemporaryDirectory(prefix="taintctl-sandbox-")))
             admin = files.enter_context(kubeconfig_file(running, Path(out) if out else folder / "kubeconfig"))
             account = files.enter_context(kubeconfig_file(running, folder / "controller.kubeconfig", CONTROLLER))
-            fleet = f"{plural(nodes, 'node')} of {plural(gpus_per_node, 'GPU')}"
-            say(line(heading("Sandbox"), f": Kubernetes {kubernetes} at {running.url}, {fleet}."))
+            size = f"{plural(fleet['nodes'], 'node')} of {plural(fleet['gpus_per_node'], 'GPU')}"
+            if fleet["partitions"]:
+                size += f", each also in {plural(fleet['partitions'], 'partition')}"
+            say(line(heading("Sandbox"), f": Kubernetes {kubernetes} at {running.url}, {size}."))
             say(_introduction(admin, account, speed, controller))
             if not controller:
                 await until_interrupted(stop)

@@ -87,26 +87,24 @@ def requests_of(claim: Mapping[str, Any], index: int, classes: Mapping[str, Obj]
 
 
 class Selectors:
-    """CEL selectors, each compiled once and evaluated once for each version of a slice."""
+    """CEL selectors, each compiled once and evaluated once for each device in a version of its slice."""
 
     def __init__(self) -> None:
         self._programs: dict[str, Callable[..., bool]] = {}
-        self._matches: dict[str, dict[str, tuple[str, frozenset[str]]]] = {}
+        self._matches: dict[str, dict[str, tuple[str, dict[str, bool]]]] = {}
 
-    def matching(self, expression: str, resource_slice: Obj) -> frozenset[str]:
-        """The names of the slice's devices that match; CannotAllocateError when it cannot be evaluated."""
+    def matching(self, expression: str, resource_slice: Obj, devices: list[Obj]) -> list[Obj]:
+        """Those of the slice's devices that match; CannotAllocateError when it cannot be evaluated on one."""
         m = meta(resource_slice)
         known = self._matches.setdefault(expression, {})
-        found = known.get(m["name"])
-        if found is not None and found[0] == m["resourceVersion"]:
-            return found[1]
-        names = frozenset(
-            device["name"]
-            for device in resource_slice["spec"].get("devices") or ()
-            if self._matches_device(expression, resource_slice["spec"]["driver"], device)
-        )
-        known[m["name"]] = (m["resourceVersion"], names)
-        return names
+        version, matches = known.get(m["name"], ("", {}))
+        if version != m["resourceVersion"]:
+            matches = {}
+            known[m["name"]] = (m["resourceVersion"], matches)
+        for device in devices:
+            if device["name"] not in matches:
+                matches[device["name"]] = self._matches_device(expression, resource_slice["spec"]["driver"], device)
+        return [device for device in devices if matches[device["name"]]]
 
     def forget_slice(self, name: str) -> None:
         for known in self._matches.values():
@@ -232,24 +230,23 @@ class Allocator:
         result = []
         for resource_slice in self.inventory.slices_for(node):
             pool = pool_id(resource_slice)
-            names = self._matching(request.selectors, resource_slice)
+            matching = self._matching(request.selectors, resource_slice)
             if not self.inventory.usable(pool):
                 if request.count is None:
                     return None
                 continue
-            for device in resource_slice["spec"].get("devices") or ():
+            for device in matching:
                 published = Published(DeviceID(*pool, device["name"]), device, resource_slice)
-                if device["name"] not in names or not device_reaches(published, node):
-                    continue
-                if request.count is None or not self._tainted(published, request):
+                if device_reaches(published, node) and (request.count is None or not self._tainted(published, request)):
                     result.append(published)
         return result
 
-    def _matching(self, selectors: tuple[str, ...], resource_slice: Obj) -> frozenset[str]:
-        names = frozenset(device["name"] for device in resource_slice["spec"].get("devices") or ())
+    def _matching(self, selectors: tuple[str, ...], resource_slice: Obj) -> list[Obj]:
+        """A selector is asked only of devices that those before it let pass, as upstream: the class's come first."""
+        devices = list(resource_slice["spec"].get("devices") or ())
         for expression in selectors:
-            names &= self.selectors.matching(expression, resource_slice)
-        return names
+            devices = self.selectors.matching(expression, resource_slice, devices)
+        return devices
 
     def _tainted(self, published: Published, request: Request) -> bool:
         taints: Iterable[Obj] = [
