@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections import defaultdict
-from datetime import datetime
 from typing import Any
 
 import pytest
 
 from taintctl.sandbox import fleet
 from taintctl.sandbox.controlplane.objects import (
-    BUDGETS,
     CLAIMS,
     CLASSES,
     EVENTS,
@@ -22,16 +19,9 @@ from taintctl.sandbox.controlplane.objects import (
     SLICES,
 )
 from tests.sandbox.controlplane.plane import Obj, Plane, entry, holder, normal, recorded
+from tests.sandbox.controlplane.traces import Timelines, replay_rule, traced
 
 pytestmark = pytest.mark.looptime
-
-TOLERANCE = 1.0
-"""Seconds by which an instant may differ: the recorder looked ten times a second, and whole seconds are stored."""
-
-
-def replay_rule(plane: Plane, create: Obj) -> None:
-    """Creates the recorded rule and compares the answer."""
-    assert normal(plane.store.create(RULES, create["request"]["body"])) == normal(create["response"])
 
 
 @pytest.mark.parametrize(
@@ -74,62 +64,6 @@ async def test_only_a_spec_change_or_a_new_rule_refreshes_the_message(plane: Pla
     same("status after recreate")
 
 
-class Timelines:
-    """What happened when: a trace taken apart into one line of changes for each thing it follows."""
-
-    def __init__(self, trace: list[Obj]) -> None:
-        self.lines: dict[str, list[tuple[float, Any]]] = defaultdict(list)
-        for state in trace:
-            rule = state["rule"]
-            self._note("rule", state["t"], (rule["generation"], rule["effect"]))
-            condition = rule["condition"]
-            told = {k: v for k, v in condition.items() if k != "lastTransitionTime"}
-            self._note("condition", state["t"], told)
-            since = datetime.fromisoformat(condition["lastTransitionTime"]) - datetime.fromisoformat(rule["timeAdded"])
-            self._note("transition", since.total_seconds(), told)
-            for kind in ("pods", "allocatedClaims"):
-                names = set(state[kind]) | {n.partition(" ")[2] for n in self.lines if n.startswith(f"{kind} ")}
-                for name in names:
-                    there = state[kind].get(name, "gone") if kind == "pods" else name in state[kind]
-                    self._note(f"{kind} {name}", state["t"], there)
-
-    def _note(self, name: str, at: float, value: Any) -> None:
-        if not self.lines[name] or self.lines[name][-1][1] != value:
-            self.lines[name].append((at, value))
-
-    def assert_like(self, other: Timelines) -> None:
-        assert self.lines.keys() == other.lines.keys()
-        for name, line in self.lines.items():
-            assert [value for _, value in line] == [value for _, value in other.lines[name]], name
-            for (at, value), (expected, _) in zip(line, other.lines[name], strict=True):
-                assert abs(at - expected) <= TOLERANCE, f"{name} became {value} at {at}, recorded at {expected}"
-
-
-async def traced(plane: Plane, rule: str, seconds: float) -> list[Obj]:
-    """The states of a rule, the pods and the claims, ten times a second."""
-    loop = asyncio.get_running_loop()
-    started, trace = loop.time(), []
-    while loop.time() - started <= seconds:
-        await asyncio.sleep(0.02)
-        found = plane.get(RULES, rule)
-        taint = found["spec"]["taint"]
-        trace.append(
-            {
-                "t": loop.time() - started,
-                "rule": {
-                    "generation": found["metadata"]["generation"],
-                    "effect": taint["effect"],
-                    "timeAdded": taint["timeAdded"],
-                    "condition": plane.condition(rule),
-                },
-                "pods": plane.pods(),
-                "allocatedClaims": plane.allocated(),
-            }
-        )
-        await asyncio.sleep(0.08)
-    return trace
-
-
 async def test_an_eviction_from_none_to_completed(plane: Plane) -> None:
     [recording] = recorded("05-eviction-trace.json")
     plane.recorded_fleet()
@@ -157,104 +91,6 @@ async def test_the_events_of_an_eviction(plane: Plane) -> None:
         theirs = normal(known[name])
         mine["metadata"].pop("name"), theirs["metadata"].pop("name")
         assert mine == theirs
-
-
-def recorded_claim(pod: str) -> Obj:
-    """The claim of recording 01 that a template made for a pod."""
-    [listed] = [e["response"] for e in recorded("01-objects.json") if e["response"]["kind"] == "ResourceClaimList"]
-    found: list[Obj] = [c for c in listed["items"] if c["metadata"].get("generateName") == f"{pod}-g0-"]
-    [claim] = found
-    return claim
-
-
-def moved(claim: Obj, device: str) -> Obj:
-    """The claim with another device of gpu-worker-01, as recording 07 needs it."""
-    allocation = claim["status"]["allocation"]
-    allocation["devices"]["results"][0].update(pool="gpu-worker-01", device=device)
-    allocation["nodeSelector"]["nodeSelectorTerms"][0]["matchFields"][0]["values"] = ["gpu-worker-01"]
-    return claim
-
-
-def budget_fleet(plane: Plane) -> list[Obj]:
-    """The fleet of recording 07 without its partitions."""
-    recording = recorded("07-partitions-budgets-cancel.json")
-    plane.recorded_fleet(pods=False)
-    claims = [
-        claim
-        for claim in entry(recording, "objects", "claims")["response"]["items"]
-        if claim["metadata"]["name"].startswith(("admin-0", "claim-0"))
-    ]
-    pods = [
-        holder(claim, "one-gpu", labels={"app": "web"} if claim["metadata"]["namespace"] == "team-a" else None)
-        for claim in claims
-    ]
-    plane.holders(pods, claims)
-    return recording
-
-
-async def test_an_admin_claim_is_counted_and_evicted_and_a_budget_is_not_asked(plane: Plane) -> None:
-    recording = budget_fleet(plane)
-    await plane.manager.start()
-    plane.store.create(BUDGETS, fleet.budget("team-a", "web", "web", 1))
-    replay_rule(plane, entry(recording, "dry-admin", "create"))
-    await plane.settle()
-    assert normal(plane.get(RULES, "dry-admin")) == normal(entry(recording, "dry-admin", "status")["response"])
-    assert normal(plane.get(BUDGETS, "web", "team-a")) == normal(
-        entry(recording, "pdb", "the budget before")["response"]
-    )
-
-    plane.rule("force", "NoExecute", driver="gpu.example.com", pool="gpu-worker-01", device="gpu-0")
-    expected = entry(recording, "pdb", "NoExecute on the device")["trace"]
-    for state in expected:
-        # The partition's pod is not part of this fleet.
-        state["pods"].pop("team-a/mig-0")
-        state["allocatedClaims"] = [c for c in state["allocatedClaims"] if "mig" not in c]
-    # The recorder saw the pods Running at 0.04 s, before the controller had deleted them.
-    expected = expected[1:]
-    Timelines(await traced(plane, "force", 12)).assert_like(Timelines(expected))
-
-
-async def test_going_back_to_none_cancels_a_pending_deletion(plane: Plane) -> None:
-    recording = recorded("07-partitions-budgets-cancel.json")
-    plane.recorded_fleet(pods=False)
-    claim = moved(recorded_claim("delayed-0"), "gpu-0")
-    plane.holders([holder(claim, "delayed")], [claim])
-    await plane.manager.start()
-    plane.rule("cancel", "NoExecute", driver="gpu.example.com", pool="gpu-worker-01", device="gpu-0")
-    await asyncio.sleep(2)
-    pending = entry(recording, "cancel", "pending eviction")
-    assert normal(plane.get(RULES, "cancel")) == normal(pending["response"])
-    assert normal(plane.set_effect("cancel", "None")) == normal(entry(recording, "cancel", "effect back")["response"])
-    await plane.settle()
-    assert normal(plane.get(RULES, "cancel")) == normal(entry(recording, "cancel", "status after")["response"])
-    await asyncio.sleep(22)
-    assert plane.pod("team-a", "delayed-0") == "Running"
-
-
-async def test_two_overlapping_rules_count_the_same_pod_each(plane: Plane) -> None:
-    recording = recorded("07-partitions-budgets-cancel.json")
-    plane.recorded_fleet(pods=False)
-    claims = [moved(recorded_claim("delayed-0"), "gpu-0"), moved(recorded_claim("claim-0"), "gpu-1")]
-    plane.holders([holder(claim, "one-gpu") for claim in claims], claims)
-    await plane.manager.start()
-    for name in ("two-a", "two-b"):
-        replay_rule(plane, entry(recording, name, "create"))
-    await plane.settle()
-    for name in ("two-a", "two-b"):
-        assert normal(plane.get(RULES, name)) == normal(entry(recording, name, "status")["response"])
-
-
-async def test_a_driver_taints_its_own_device(plane: Plane) -> None:
-    answer = entry(recorded("07-partitions-budgets-cancel.json"), "driver-taint", "the driver taints")
-    plane.recorded_fleet(pods=False)
-    await plane.manager.start()
-
-    def taint(current: Obj) -> None:
-        current["spec"]["devices"][1]["taints"] = [
-            {"key": "gpu.example.com/xid", "value": "79", "effect": "NoSchedule"}
-        ]
-
-    assert normal(plane.store.mutate(SLICES, None, "gpu-worker-01-gpu", taint)) == normal(answer["response"])
 
 
 async def test_which_tolerations_stop_an_eviction(plane: Plane) -> None:
