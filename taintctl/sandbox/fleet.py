@@ -225,6 +225,8 @@ def build(store: Store, *, nodes: int, gpus_per_node: int, partitions: int = 0) 
         raise ValueError(f"nodes: {nodes} is not between 1 and {MAX_NODES}")
     if not 1 <= gpus_per_node <= MAX_DEVICES:
         raise ValueError(f"GPUs per node: {gpus_per_node} is not between 1 and {MAX_DEVICES}")
+    if partitions:
+        mig.profile(partitions)  # Refuses before anything is made.
     names = [node_name(number) for number in range(1, nodes + 1)]
     for one in _classes(partitions):
         store.create(CLASSES, one)

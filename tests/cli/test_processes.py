@@ -70,15 +70,28 @@ def read_until(process: subprocess.Popen[str], last: str) -> str:
     return "".join(lines)
 
 
-def test_a_sandbox_serves_until_it_is_interrupted(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("fleet", "size", "listed"),
+    [
+        (["--gpus-per-node", "2"], "1 node of 2 GPUs.", "team-b/inference-0"),
+        # The last GPU is left to the pods on partitions.
+        (
+            ["--gpus-per-node", "1", "--partitions", "2"],
+            "1 node of 1 GPU, each also in 2 partitions.",
+            "gpu-0-mig-3g40gb-9-4",
+        ),
+    ],
+)
+def test_a_sandbox_serves_until_it_is_interrupted(fleet: list[str], size: str, listed: str, tmp_path: Path) -> None:
     out = tmp_path / "kubeconfig"
-    arguments = ["sandbox", "--nodes", "1", "--gpus-per-node", "2", "--speed", "40", "--kubeconfig-out", str(out)]
+    arguments = ["sandbox", "--nodes", "1", *fleet, "--speed", "40", "--kubeconfig-out", str(out)]
     environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
     with subprocess.Popen(
         [*TAINTCTL, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
     ) as process:
         text = read_until(process, "taintctl run --kubeconfig")
         assert "Its state is in memory and gone when it stops" in text
+        assert size in text
         assert f"export KUBECONFIG={out}" in text
         assert oct(out.stat().st_mode & 0o777) == "0o600"
         assert yaml.safe_load(out.read_text())["current-context"] == "sandbox"
@@ -86,7 +99,7 @@ def test_a_sandbox_serves_until_it_is_interrupted(tmp_path: Path) -> None:
             [*TAINTCTL, "devices", "--kubeconfig", str(out)], capture_output=True, text=True, timeout=60
         )
         assert plan.returncode == 0, plan.stderr
-        assert "team-b/inference-0" in plan.stdout
+        assert listed in plan.stdout
         process.send_signal(signal.SIGINT)
         process.wait(timeout=30)
         assert process.returncode == 0

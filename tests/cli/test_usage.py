@@ -50,6 +50,7 @@ def _nowhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         (["start", "--driver", "d", "--deadline", "tomorrow"], 2, "is not an RFC 3339 time"),
         (["sandbox", "--kubernetes", "1.30"], 2, "'1.30' is not one of"),
         (["sandbox", "--speed", "0"], 2, "0 is not in the range"),
+        (["sandbox", "--partitions", "8"], 2, "8 is not in the range 0<=x<=7"),
         (["run", "--speed", "nan"], 2, "nan is not a number"),
         (["status"], 1, "No cluster is configured"),
         (["plan", "--driver", "d", "--pool", "p"], 1, "No cluster is configured"),

@@ -92,3 +92,11 @@ async def taint_lab(lab: Lab) -> Lab:
     if not lab.rules:
         pytest.skip("this cluster serves no DeviceTaintRule: DRADeviceTaintRules is off, or it is older than 1.35")
     return lab
+
+
+@pytest_asyncio.fixture
+async def split_lab(taint_lab: Lab) -> Lab:
+    """The same, with a GPU that is published whole and in two halves."""
+    if not await taint_lab.partition_a_gpu():
+        pytest.skip("this cluster drops shared counters: DRAPartitionableDevices is off")
+    return taint_lab

@@ -38,6 +38,8 @@ class Lab:
         self.driver = f"{self.id}.example.com"
         self.resource = f"{self.id}.example.com/gpu"
         self.node = f"{self.id}-node"
+        self.split = f"{self.id}-split"
+        """The pool of the GPU that is published in partitions too."""
         self.namespace = self.id
         self.rules = rules or ""
         """The path of DeviceTaintRules in the newest served version; empty where they are not served."""
@@ -113,14 +115,50 @@ class Lab:
     def claims(self) -> str:
         return f"{DRA}/namespaces/{self.namespace}/resourceclaims"
 
+    async def partition_a_gpu(self) -> bool:
+        """A pool of its own with a GPU, whole and in two halves, and their classes; False where the cluster can't.
+
+        The classes are named after `whole` and `half`, the devices gpu-0, gpu-0-half-0 and gpu-0-half-1.
+        """
+        half, full = {"memory": {"value": "40Gi"}}, {"memory": {"value": "80Gi"}}
+        pool = {"name": self.split, "generation": 1, "resourceSliceCount": 2}
+        base = {"driver": self.driver, "nodeName": self.node, "pool": pool}
+        sets = {"sharedCounters": [{"name": "gpu-0", "counters": full}]}
+        made = await self.make(f"{DRA}/resourceslices", {"metadata": {"name": f"{self.split}-c"}, "spec": base | sets})
+        if "sharedCounters" not in made["spec"]:
+            return False
+        kinds = {"gpu-0": ("whole", full), "gpu-0-half-0": ("half", half), "gpu-0-half-1": ("half", half)}
+        devices = [
+            {
+                "name": name,
+                "attributes": {"type": {"string": kind}},
+                "consumesCounters": [{"counterSet": "gpu-0", "counters": consumed}],
+            }
+            for name, (kind, consumed) in kinds.items()
+        ]
+        spec = {**base, "devices": devices}
+        await self.make(f"{DRA}/resourceslices", {"metadata": {"name": f"{self.split}-d"}, "spec": spec})
+        for kind in ("whole", "half"):
+            expression = f"device.driver == '{self.driver}' && device.attributes['{self.driver}'].type == '{kind}'"
+            shape = {"selectors": [{"cel": {"expression": expression}}]}
+            await self.make(f"{DRA}/deviceclasses", {"metadata": {"name": f"{self.id}-{kind}"}, "spec": shape})
+        return True
+
+    async def device_of(self, claim: str) -> str | None:
+        """The one device that a claim has got."""
+        status = (await self.api.get(f"{self.claims}/{claim}")).body.get("status") or {}
+        results = (status.get("allocation") or {"devices": {"results": []}})["devices"]["results"]
+        assert len(results) <= 1
+        return results[0]["device"] if results else None
+
     async def claim(self, name: str, **exactly: Any) -> None:
         request = {"name": "gpu", "exactly": {"deviceClassName": self.id, **exactly}}
         await self.api.must(
             self.api.post(self.claims, {"metadata": {"name": name}, "spec": {"devices": {"requests": [request]}}})
         )
 
-    async def pod(self, name: str, *, claim: str | None = None, gpus: int = 0, app: str | None = None) -> Obj:
-        """A running pod; it comes back when its node's kubelet has started it."""
+    async def ask(self, name: str, *, claim: str | None = None, gpus: int = 0, app: str | None = None) -> None:
+        """A pod that may have to wait for what it asks for."""
         container: Obj = {"name": "c", "image": "registry.example.com/x:1"}
         tolerations = [{"key": self.driver, "operator": "Exists"}]
         spec: Obj = {"containers": [container], "tolerations": tolerations, "terminationGracePeriodSeconds": 2}
@@ -132,6 +170,14 @@ class Lab:
             container["resources"] = {"limits": {self.resource: str(gpus)}}
         metadata: Obj = {"name": name, "labels": {"app": app}} if app else {"name": name}
         await self.api.must(self.api.post(self.pods, {"metadata": metadata, "spec": spec}))
+
+    async def pod(self, name: str, *, claim: str | None = None, gpus: int = 0, app: str | None = None) -> Obj:
+        """A running pod; it comes back when its node's kubelet has started it."""
+        await self.ask(name, claim=claim, gpus=gpus, app=app)
+        return await self.runs(name)
+
+    async def runs(self, name: str) -> Obj:
+        """The pod, once it runs."""
 
         async def running() -> Obj | None:
             found = (await self.api.get(f"{self.pods}/{name}")).body

@@ -83,6 +83,101 @@ async def test_every_size_of_node_settles(gpus: int) -> None:
         assert {p["status"]["phase"] for p in made.store.list(PODS)} == {"Running"}
 
 
+def devices_of(slices: list[dict[str, Any]]) -> dict[str, Any]:
+    return {d["name"]: d for s in slices for d in s["spec"].get("devices", ())}
+
+
+def memory_slices(device: dict[str, Any]) -> tuple[str, list[int]]:
+    """The counter set that a device consumes from, and which eighths of the memory."""
+    [consumed] = device["consumesCounters"]
+    places = [int(name.removeprefix("memory-slice-")) for name in consumed["counters"] if name != "memory"]
+    return consumed["counterSet"], sorted(places)
+
+
+def test_gpus_in_partitions_are_published_as_the_driver_does() -> None:
+    # generateSplitResourceSlices of NVIDIA's driver: the counters in slices of up to 8 sets, then a slice a GPU.
+    slices = fleet.resource_slices("n1", 9, 2)
+    assert [s["metadata"]["name"] for s in slices] == [
+        "n1-counters-0",
+        "n1-counters-1",
+        *(f"n1-gpu-{i}" for i in range(9)),
+    ]
+    assert {s["spec"]["pool"]["resourceSliceCount"] for s in slices} == {11}
+    assert [len(s["spec"].get("sharedCounters", ())) for s in slices[:3]] == [8, 1, 0]
+    devices = devices_of(slices)
+    assert len(devices) == 27
+    plain = devices_of(fleet.resource_slices("n1", 9))
+    whole, first, second = (devices[f"gpu-8{name}"] for name in ("", "-mig-3g40gb-9-0", "-mig-3g40gb-9-4"))
+    assert {k: v for k, v in whole.items() if k != "consumesCounters"} == plain["gpu-8"]
+    assert memory_slices(whole) == ("gpu-8-counter-set", [0, 1, 2, 3, 4, 5, 6, 7])
+    assert memory_slices(first) == ("gpu-8-counter-set", [0, 1, 2, 3])
+    assert memory_slices(second) == ("gpu-8-counter-set", [4, 5, 6, 7])
+    assert first["attributes"] == {
+        "type": {"string": "mig"},
+        "parentUUID": whole["attributes"]["uuid"],
+        "profile": {"string": "3g.40gb"},
+        "model": {"string": "H100"},
+        "resource.kubernetes.io/pciBusID": {"string": "0000:1f:00.0"},
+    }
+    assert first["capacity"] == {"memory": {"value": "40Gi"}}
+
+
+@pytest.mark.parametrize(
+    ("partitions", "profile", "starts"),
+    [
+        # The placements of an H100 with 80 GB, by `nvidia-smi mig -lgipp`.
+        (1, "7g80gb-0", [0]),
+        (2, "3g40gb-9", [0, 4]),
+        (3, "2g20gb-14", [0, 2, 4]),
+        (4, "1g20gb-15", [0, 2, 4, 6]),
+        (5, "1g10gb-19", [0, 1, 2, 3, 4]),
+        (6, "1g10gb-19", [0, 1, 2, 3, 4, 5]),
+        (7, "1g10gb-19", [0, 1, 2, 3, 4, 5, 6]),
+    ],
+)
+def test_each_number_of_partitions_fits_its_gpu(partitions: int, profile: str, starts: list[int]) -> None:
+    devices = devices_of(fleet.resource_slices("n1", 1, partitions))
+    assert set(devices) == {"gpu-0", *(f"gpu-0-mig-{profile}-{start}" for start in starts)}
+    used = [place for name, device in devices.items() if name != "gpu-0" for place in memory_slices(device)[1]]
+    assert len(used) == len(set(used))
+    assert set(used) <= set(range(8))
+
+
+async def test_a_fleet_in_partitions_runs_both_kinds_beside_each_other() -> None:
+    async with Sandbox(nodes=2, gpus_per_node=4, partitions=7, speed=SPEED) as made:
+        assert {p["status"]["phase"] for p in made.store.list(PODS)} == {"Running"}
+        held = on_first_node(made)
+        whole = {held.pop(name)[0] for name in ("train-01", "inference-0", "notebook-0")}
+        assert whole == {"gpu-0", "gpu-1", "gpu-2"}
+        parts = [held.pop("batch-0"), held.pop("batch-1")]
+        assert sorted(parts) == [["gpu-3-mig-1g10gb-19-0"], ["gpu-3-mig-1g10gb-19-1"]]
+        assert set(held) == {"inference-1", "inference-2"}
+        made.taint_device("gpu-worker-01", "gpu-3-mig-1g10gb-19-4", "k", "NoSchedule")
+        slices = [s for s in made.store.list(SLICES) if s["spec"]["nodeName"] == "gpu-worker-01"]
+        tainted = [name for name, device in devices_of(slices).items() if "taints" in device]
+        assert tainted == ["gpu-3-mig-1g10gb-19-4"]
+        made.add_node("late", 1)
+        assert {s["metadata"]["name"] for s in made.store.list(SLICES)} >= {"late-counters-0", "late-gpu-0"}
+        made.remove_slice("gpu-worker-01")
+        left = {s["spec"]["nodeName"] for s in made.store.list(SLICES)}
+        assert left == {"gpu-worker-02", "late"}
+
+
+@pytest.mark.parametrize("gpus", [1, 2, 9])
+async def test_every_size_of_node_in_partitions_settles(gpus: int) -> None:
+    async with Sandbox(nodes=2, gpus_per_node=gpus, partitions=1, speed=SPEED) as made:
+        assert {p["status"]["phase"] for p in made.store.list(PODS)} == {"Running"}
+        assert on_first_node(made)["batch-0"] == [f"gpu-{gpus - 1}-mig-7g80gb-0-0"]
+
+
+@pytest.mark.parametrize("partitions", [-1, 8])
+def test_partitions_that_cannot_be(partitions: int) -> None:
+    store = Store(SystemClock())
+    with pytest.raises(ValueError, match=f"partitions: {partitions} is not between 1 and 7"):
+        fleet.build(store, nodes=1, gpus_per_node=1, partitions=partitions)
+    assert store.list(NODES) == []
+
+
 @pytest.mark.parametrize(("nodes", "gpus"), [(0, 4), (3, 0), (3, 129), (10_001, 1)])
 def test_fleets_that_cannot_be(nodes: int, gpus: int) -> None:
     with pytest.raises(ValueError, match="is not between 1 and"):

@@ -62,14 +62,22 @@ def _read_quantities(counter_set: Object) -> None:
     """The counters as they are stored; ApiError 400 for what a real server could not decode."""
     counters = counter_set.get("counters") or {}
     for name, counter in counters.items():
-        value = counter.get("value", 0) if isinstance(counter, dict) else None
-        text = str(value) if isinstance(value, int | float | str) and not isinstance(value, bool) else ""
         try:
-            parse_quantity(text)
+            counters[name] = {"value": _quantity(counter)}
         except ValueError:
             why = f'ResourceSlice in version "v1" cannot be handled as a ResourceSlice: counter {name}: {_QUANTITY}'
             raise bad_request(why) from None
-        counters[name] = {"value": text}
+
+
+def _quantity(counter: Any) -> str:
+    """The quantity of a counter, which may be sent as a number; null and absent are zero, as in Go."""
+    value = counter.get("value") if isinstance(counter, dict) else counter
+    if value is None:
+        return "0"
+    if not isinstance(counter, dict) or isinstance(value, bool) or not isinstance(value, int | float | str):
+        raise ValueError("no quantity")
+    parse_quantity(str(value))
+    return str(value)
 
 
 def _pool_and_driver_problems(spec: Object) -> Iterator[FieldError]:
