@@ -26,7 +26,7 @@ def partitioned(plane: Plane, *, gpus: int = 1, partitions: int = 3) -> None:
     """Node n1 with its GPUs, whole and in partitions, and the two classes."""
     plane.store.create(CLASSES, fleet.device_class(of_type="gpu"))
     plane.store.create(CLASSES, fleet.device_class(MIG, extended_resource=None, of_type="mig"))
-    plane.store.create(NAMESPACES, fleet.namespace("team", **{"resource.kubernetes.io/admin-access": "true"}))
+    plane.store.create(NAMESPACES, fleet.namespace("team"))
     fleet.add_node(plane.store, "n1", gpus, partitions=partitions)
 
 
@@ -219,6 +219,15 @@ async def test_nothing_is_given_away_from_a_pool_that_does_not_fit_together(plan
         plane.store.create(SLICES, {"metadata": {"name": f"n1-new-{index}"}, "spec": newer})
     await asyncio.sleep(25)
     assert sorted([*got(plane, "part"), *got(plane, "whole")]) in ([PARTS[0]], ["gpu-0"])
+
+
+async def test_nothing_is_given_away_once_the_driver_withdraws_the_counters(plane: Plane) -> None:
+    partitioned(plane)
+    await plane.manager.start()
+    await holders(plane, MIG, "before")
+    without_counters(plane)
+    await holders(plane, MIG, "after")
+    assert (got(plane, "before"), got(plane, "after")) == (PARTS[:1], [])
 
 
 async def test_a_taint_on_the_gpu_does_not_keep_a_partition_back_nor_the_reverse(plane: Plane) -> None:

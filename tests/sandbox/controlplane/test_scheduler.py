@@ -193,6 +193,19 @@ async def test_a_monitor_sits_beside_other_holders(plane: Plane) -> None:
     assert set(plane.pods().values()) == {"Running"}
 
 
+async def test_a_monitor_never_gets_one_device_twice(plane: Plane) -> None:
+    plane.nodes(1, gpus=1)
+    exactly = {"deviceClassName": fleet.DRIVER, "adminAccess": True}
+    requests = [{"name": name, "exactly": exactly} for name in ("first", "second")]
+    plane.store.create(
+        CLAIMS, {"metadata": {"name": "c", "namespace": "team"}, "spec": {"devices": {"requests": requests}}}
+    )
+    await plane.manager.start()
+    pod(plane, "p", claim="c")
+    await asyncio.sleep(2)
+    assert plane.devices("team", "c") == []
+
+
 async def test_all_needs_every_matching_device(plane: Plane) -> None:
     plane.nodes(1, gpus=2)
     await plane.manager.start()
