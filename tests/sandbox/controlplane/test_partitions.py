@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from taintctl.sandbox import fleet
-from taintctl.sandbox.controlplane.objects import CLAIMS, CLASSES, NAMESPACES, NODES, PODS, SLICES
+from taintctl.sandbox.controlplane.objects import CLAIMS, CLASSES, NAMESPACES, NODES, PODS, SLICES, condition
 from tests.sandbox.controlplane.plane import Obj, Plane
 
 pytestmark = pytest.mark.looptime
@@ -228,6 +228,9 @@ async def test_nothing_is_given_away_once_the_driver_withdraws_the_counters(plan
     without_counters(plane)
     await holders(plane, MIG, "after")
     assert (got(plane, "before"), got(plane, "after")) == (PARTS[:1], [])
+    told = condition(plane.get(PODS, "after", "team"), "PodScheduled")
+    assert told is not None
+    assert told["message"] == "0/1 nodes are available: 1 cannot allocate all claims."
 
 
 async def test_a_taint_on_the_gpu_does_not_keep_a_partition_back_nor_the_reverse(plane: Plane) -> None:
