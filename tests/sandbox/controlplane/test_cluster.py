@@ -125,7 +125,7 @@ def test_gpus_in_partitions_are_published_as_the_driver_does() -> None:
 @pytest.mark.parametrize(
     ("partitions", "profile", "starts"),
     [
-        # The placements of an H100 with 80 GB, by `nvidia-smi mig -lgipp`.
+        # The placements of an H100 with 80 GB: NVIDIA MIG User Guide, supported profiles.
         (1, "7g80gb-0", [0]),
         (2, "3g40gb-9", [0, 4]),
         (3, "2g20gb-14", [0, 2, 4]),
