@@ -6,6 +6,7 @@ Field names and meanings are those of resource.k8s.io/v1, core/v1 and policy/v1;
 from __future__ import annotations
 
 from datetime import datetime
+from enum import StrEnum
 from typing import Any
 
 import msgspec
@@ -16,10 +17,16 @@ class Object(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
 
 
 class Owner(Object, frozen=True):
+    api_version: str = ""
     kind: str = ""
     name: str = ""
     uid: str = ""
     controller: bool | None = None
+
+    @property
+    def group(self) -> str:
+        """The API group; empty for the core group."""
+        return self.api_version.rpartition("/")[0]
 
 
 class Meta(Object, frozen=True):
@@ -134,8 +141,15 @@ class Container(Object, frozen=True):
     resources: ResourceRequirements = ResourceRequirements()
 
 
+class SchedulingGroup(Object, frozen=True):
+    """From 1.36 on: the PodGroup (scheduling.k8s.io) of the pod's namespace that it is scheduled with."""
+
+    pod_group_name: str | None = None
+
+
 class PodSpec(Object, frozen=True):
     node_name: str | None = None
+    scheduling_group: SchedulingGroup | None = None
     containers: tuple[Container, ...] | None = None
     init_containers: tuple[Container, ...] | None = None
 
@@ -158,6 +172,51 @@ class Pod(Object, frozen=True):
     def finished(self) -> bool:
         """Succeeded or Failed: no container of it runs any more."""
         return self.status.phase in ("Succeeded", "Failed")
+
+
+class GangPolicy(Object, frozen=True):
+    """That it is there says enough."""
+
+
+class SchedulingPolicy(Object, frozen=True):
+    """Of a PodGroup: `basic`, or `gang`."""
+
+    gang: GangPolicy | None = None
+
+
+class OwnerSpec(Object, frozen=True):
+    """What says whether pods belong together: of a batch/v1 Job, and of a PodGroup. Of other kinds nothing is read."""
+
+    completion_mode: str | None = None
+    completions: int | None = None
+    parallelism: int | None = None
+    scheduling_policy: SchedulingPolicy | None = None
+
+
+class Unread(StrEnum):
+    """Why the chain of owners ends here although it may go on."""
+
+    FORBIDDEN = "Forbidden"
+    NOT_FOUND = "NotFound"
+    UNKNOWN_KIND = "UnknownKind"
+    """The API server serves no such kind."""
+    UNREADABLE = "Unreadable"
+    """It did not answer, or in a way that can't be read."""
+    NOT_ASKED = "NotAsked"
+    """There are more owners than are asked for in one look, or it took too long."""
+
+
+class KnownOwner(Object, frozen=True):
+    """One object that owns pods (or what owns them), as far as it could be read: a link of the chain."""
+
+    owner: Owner
+    """As it is referred to."""
+    namespace: str
+    """The namespace of what refers to it."""
+    controller: Owner | None = None
+    """Its own controller; None is the top of the chain, where `unread` is None too."""
+    unread: Unread | None = None
+    spec: OwnerSpec = OwnerSpec()
 
 
 class ObjectCondition(Object, frozen=True):
@@ -253,7 +312,9 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
 
     `pods` holds at least the pods that the claims' `reservedFor` name and those on the target devices' nodes;
     a reserved pod that is not in it does not exist. `taken_at` is when the oldest part was read, by our clock;
-    `live` says that nothing of it came from a cache.
+    `live` says that nothing of it came from a cache. Owners may be remembered for a minute all the same: they decide
+    what pods are counted under, never whether one is there. `gang_pods` are the pods elsewhere that belong to a gang of
+    one of the holders.
     """
 
     slices: tuple[ResourceSlice, ...]
@@ -264,3 +325,5 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     classes: tuple[DeviceClass, ...]
     taken_at: datetime
     live: bool
+    owners: tuple[KnownOwner, ...] = ()
+    gang_pods: tuple[Pod, ...] = ()

@@ -43,7 +43,7 @@ class PlannedPod:
     uid: str
     effect: PodEffect
     owner: str = ""
-    """Its controller as `Kind/name`, or empty."""
+    """The top of its chain of controllers as `Kind/name`, or empty."""
     node: str = ""
     claims: tuple[str, ...] = ()
     """The ResourceClaims (names in the pod's namespace) through which it holds target devices."""
@@ -53,6 +53,10 @@ class PlannedPod:
     terminating: bool = False
     admin_access: bool = False
     """Holds target devices only with adminAccess (monitors): if it tolerates too, it does not keep a device busy."""
+    owner_unread: str = ""
+    """Why `owner` may not be the top (an `Unread`): the chain could be followed only so far."""
+    workload: str = ""
+    """What pods of one owner have in common, for counting; empty for a pod that stands for itself."""
 
     @property
     def key(self) -> str:
@@ -88,6 +92,30 @@ class Budget:
 
 
 @dataclass(frozen=True, order=True)
+class LostPod:
+    name: str
+    uid: str
+    node: str
+
+
+@dataclass(frozen=True, order=True)
+class LostWith:
+    """Pods that the taint does not touch and whose work is lost all the same: others of their gang would go.
+
+    They are not evicted, no limit counts them, and no approval is for them: they may come and go.
+    """
+
+    namespace: str
+    owner: str
+    """The gang, as `Kind/name`."""
+    part: str
+    """Which replica of a LeaderWorkerSet; else empty."""
+    hit: int
+    """How many pods of the plan that would go are of it."""
+    pods: tuple[LostPod, ...]
+
+
+@dataclass(frozen=True, order=True)
 class Violation:
     """Why policy does not let the plan pass, as people read it."""
 
@@ -115,6 +143,7 @@ class Plan:
     budgets: tuple[Budget, ...] = ()
     multiple_budgets: tuple[str, ...] = ()
     """Pods (namespace/name) that more than one budget selects: the Eviction API answers 500 for them for ever."""
+    lost_with: tuple[LostWith, ...] = ()
     computed_at: datetime | None = None
 
     @property
@@ -129,6 +158,16 @@ class Plan:
     @property
     def namespaces(self) -> frozenset[str]:
         return frozenset(p.namespace for p in self.pods if p.counted)
+
+    @property
+    def workloads(self) -> frozenset[str]:
+        """What would lose pods: top owners, and pods without one. An owner that is known only in part counts as a
+        workload of its own, so that there are never fewer than there are."""
+        return frozenset(p.workload or p.uid for p in self.pods if p.counted)
+
+    @property
+    def lost_pods(self) -> int:
+        return sum(len(lost.pods) for lost in self.lost_with)
 
 
 class PodRef(Model):
@@ -174,7 +213,21 @@ class PlanPod(Model):
     name: str
     uid: str
     owner: str = ""
+    owner_unread: str | None = None
+    """Why `owner` may not be the top of the chain; absent where it is."""
     effect: PodEffect
+
+
+class PlanLost(Model):
+    """Pods of a gang that run elsewhere and are lost with those of the plan. They are not evicted."""
+
+    namespace: str
+    owner: str
+    part: str | None = None
+    hit: int
+    count: int
+    pods: tuple[str, ...] = ()
+    """The names of the first of them."""
 
 
 class PlanCounts(Model):
@@ -182,7 +235,11 @@ class PlanCounts(Model):
     pods: int = 0
     """Evicted, EvictedLater and NotReachedByTaint."""
     namespaces: int = 0
+    workloads: int = 0
+    """Top owners of those pods; one that is known only in part, and a pod without owner, count each for itself."""
     tolerating_pods: int = 0
+    lost_pods: int = 0
+    """Not among `pods`."""
 
 
 class PlanViolation(Model):
@@ -214,3 +271,5 @@ class PlanStatus(Model):
     violations: tuple[PlanViolation, ...] = ()
     budgets: tuple[PlanBudget, ...] = ()
     more_budgets: int = 0
+    lost_with: tuple[PlanLost, ...] = ()
+    more_lost_with: int = 0

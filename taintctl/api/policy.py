@@ -18,11 +18,16 @@ class Limits(SpecModel):
 
     max_pods: Count | None = Field(None, description="Pods that would go, by the taint or by taintctl.")
     max_namespaces: Count | None = Field(None, description="Namespaces that these pods are in.")
+    max_workloads: Count | None = Field(
+        None,
+        description="Top owners of these pods (a Deployment, a JobSet ...); one that can't be read, and a pod without "
+        "owner, count each for itself.",
+    )
     max_devices: Count | None = Field(None, description="Devices that the rules would taint.")
 
     @property
     def empty(self) -> bool:
-        return self.max_pods is None and self.max_namespaces is None and self.max_devices is None
+        return (self.max_pods, self.max_namespaces, self.max_workloads, self.max_devices) == (None, None, None, None)
 
 
 class BudgetMode(StrEnum):

@@ -19,6 +19,7 @@ from taintctl.adapters.kubernetes.client import Client
 from taintctl.adapters.kubernetes.cluster import KubernetesCluster
 from taintctl.adapters.kubernetes.config import ConfigError, Credentials
 from taintctl.adapters.kubernetes.discovery import Discovery, discover
+from taintctl.adapters.kubernetes.owners import OwnerReader
 from taintctl.controller.defaults import NAMESPACE, PROBES_PORT
 from taintctl.controller.lease import LeaderElection, LeaseTimes
 from taintctl.controller.logs import LogFormat, set_up
@@ -135,8 +136,9 @@ class _Host:
         settings = Settings(
             speed=self._options.speed, allow_unverified_approvals=self._options.allow_unverified_approvals
         )
-        cache = LeanCache(client, discovery.require_objects(), self._clock)
-        cluster = KubernetesCluster(client, discovery, self._clock)
+        owners = OwnerReader(client, self._clock)
+        cache = LeanCache(client, discovery.require_objects(), self._clock, owners)
+        cluster = KubernetesCluster(client, discovery, self._clock, owners)
         reconciler = Reconciler(cluster, cache, self._clock, settings)
         cache.on_change = reconciler.devices_changed
         operator = Operator(self._credentials, asyncio.get_running_loop(), reconciler.enqueue)

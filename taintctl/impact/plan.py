@@ -13,6 +13,7 @@ from taintctl.api.target import Target
 from taintctl.impact.allocations import Allocations, Hold, holds_as_extended, is_pod, selects
 from taintctl.impact.budgets import budgets_of
 from taintctl.impact.message import DryRunMessage
+from taintctl.impact.owners import Owners
 from taintctl.impact.targets import PublishedPool, published_pools, resolve
 from taintctl.impact.tolerations import NOT_REACHED, Fate, fate, worst
 
@@ -48,7 +49,8 @@ def build_plan(snapshot: Snapshot, target: Target, *, key: str, value: str) -> P
                         f"free {hold.device} from it first.",
                     )
     uses = _uses(allocations, resolved.selectors, key=key, value=value)
-    pods = tuple(sorted(_planned(use) for use in uses.values()))
+    owners = Owners(snapshot, [use.pod for use in uses.values()])
+    pods = tuple(sorted(_planned(use, owners) for use in uses.values()))
     counted = {pod.uid for pod in pods if pod.counted}
     budgets, multiple = budgets_of((use.pod for uid, use in uses.items() if uid in counted), snapshot.budgets)
     pools = published_pools(snapshot)
@@ -62,6 +64,7 @@ def build_plan(snapshot: Snapshot, target: Target, *, key: str, value: str) -> P
         rules=rules,
         budgets=budgets,
         multiple_budgets=multiple,
+        lost_with=owners.lost_with(counted),
         computed_at=snapshot.taken_at,
     )
     if len(plan.nodes) > MAX_NODES:
@@ -119,22 +122,23 @@ def _uses(allocations: Allocations, selectors: Sequence[DeviceSelector], *, key:
     return uses
 
 
-def _planned(use: _Use) -> PlannedPod:
+def _planned(use: _Use, owners: Owners) -> PlannedPod:
     pod, all_in_all = use.pod, worst(use.fates)
-    owner = next((o for o in pod.metadata.owner_references or () if o.controller), None)
     devices: set[DeviceID] = {hold.device for hold in use.holds}
     return PlannedPod(
         namespace=pod.metadata.namespace,
         name=pod.metadata.name,
         uid=pod.metadata.uid,
         effect=all_in_all.effect,
-        owner=f"{owner.kind}/{owner.name}" if owner is not None else "",
         node=pod.spec.node_name or "",
         claims=tuple(sorted({hold.claim for hold in use.holds})),
         devices=tuple(sorted(devices)),
         toleration_seconds=all_in_all.seconds,
         terminating=pod.metadata.deletion_timestamp is not None,
         admin_access=all(hold.admin_access for hold in use.holds),
+        owner=owners.text(pod),
+        owner_unread=owners.unread(pod),
+        workload=owners.workload(pod),
     )
 
 

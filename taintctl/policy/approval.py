@@ -54,6 +54,7 @@ def people_needed(plan: Plan, policy: EvictionPolicy) -> int:
         for limit, actual in (
             (auto.max_pods, len(plan.counted_pods)),
             (auto.max_namespaces, len(plan.namespaces)),
+            (auto.max_workloads, len(plan.workloads)),
             (auto.max_devices, len(plan.devices)),
         )
     )

@@ -64,6 +64,10 @@ def max_namespaces(given: PolicyInput) -> tuple[Finding, ...]:
     return _limit("maxNamespaces", given.policy.spec.limits.max_namespaces, len(given.plan.namespaces), "namespace")
 
 
+def max_workloads(given: PolicyInput) -> tuple[Finding, ...]:
+    return _limit("maxWorkloads", given.policy.spec.limits.max_workloads, len(given.plan.workloads), "workload")
+
+
 def max_devices(given: PolicyInput) -> tuple[Finding, ...]:
     return _limit("maxDevices", given.policy.spec.limits.max_devices, len(given.plan.devices), "device")
 
@@ -130,6 +134,7 @@ def multiple_budgets(given: PolicyInput) -> tuple[Finding, ...]:
 CHECKS: tuple[tuple[str, Check], ...] = (
     ("maxPods", max_pods),
     ("maxNamespaces", max_namespaces),
+    ("maxWorkloads", max_workloads),
     ("maxDevices", max_devices),
     ("tolerationSeconds", toleration_seconds),
     ("budgets", budgets),

@@ -131,6 +131,7 @@ BUILTIN: tuple[ResourceInfo, ...] = (
     _one("apps", "v1", "replicasets", "ReplicaSet", short=("rs",), categories=_ALL, sub=("status",), generation=True),
     _one("apps", "v1", "daemonsets", "DaemonSet", short=("ds",), categories=_ALL, sub=("status",), generation=True),
     _one("batch", "v1", "jobs", "Job", categories=_ALL, sub=("status",), generation=True),
+    _one("batch", "v1", "cronjobs", "CronJob", short=("cj",), categories=_ALL, sub=("status",), generation=True),
     _one(_RBAC, "v1", "clusterroles", "ClusterRole", namespaced=False),
     _one(_RBAC, "v1", "clusterrolebindings", "ClusterRoleBinding", namespaced=False),
     _one(_RBAC, "v1", "roles", "Role"),

@@ -10,6 +10,7 @@ from taintctl.api.plan import (
     PlanBudget,
     PlanCounts,
     PlanDevice,
+    PlanLost,
     PlanPod,
     PlanStatus,
     PlanViolation,
@@ -25,6 +26,8 @@ from taintctl.workflow.rules import main_rules, selector
 from taintctl.workflow.text import others_first, short
 
 MAX_VIOLATIONS = 50
+MAX_LOST = 10
+"""Gangs that a status lists, and pods of each."""
 NO_TALLY = Tally(given=(), denied=None, ignored=())
 
 
@@ -220,7 +223,14 @@ def with_plan(look: Look, now: Standing) -> Look:
         ),
         more_devices=max(0, len(plan.devices) - MAX_LISTED),
         pods=tuple(
-            PlanPod(namespace=p.namespace, name=p.name, uid=p.uid, owner=p.owner, effect=p.effect)
+            PlanPod(
+                namespace=p.namespace,
+                name=p.name,
+                uid=p.uid,
+                owner=p.owner,
+                owner_unread=p.owner_unread or None,
+                effect=p.effect,
+            )
             for p in plan.pods[:MAX_LISTED]
         ),
         more_pods=max(0, len(plan.pods) - MAX_LISTED),
@@ -228,7 +238,9 @@ def with_plan(look: Look, now: Standing) -> Look:
             devices=len(plan.devices),
             pods=len(counted),
             namespaces=len(plan.namespaces),
+            workloads=len(plan.workloads),
             tolerating_pods=sum(p.effect is PodEffect.TOLERATES for p in plan.pods),
+            lost_pods=plan.lost_pods,
         ),
         agreement=old.agreement if old is not None else None,
         violations=tuple(
@@ -240,6 +252,18 @@ def with_plan(look: Look, now: Standing) -> Look:
             for b in plan.budgets[:MAX_LISTED]
         ),
         more_budgets=max(0, len(plan.budgets) - MAX_LISTED),
+        lost_with=tuple(
+            PlanLost(
+                namespace=lost.namespace,
+                owner=lost.owner,
+                part=lost.part or None,
+                hit=lost.hit,
+                count=len(lost.pods),
+                pods=tuple(pod.name for pod in lost.pods[:MAX_LOST]),
+            )
+            for lost in plan.lost_with[:MAX_LOST]
+        ),
+        more_lost_with=max(0, len(plan.lost_with) - MAX_LOST),
     )
     if old is not None and old.digest != shown.digest:
         # What was agreed on was another plan.

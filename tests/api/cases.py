@@ -147,7 +147,7 @@ UNKNOWN_FIELDS = (
     bad(MaintenanceRun, "spec.trigger.source", trigger={"source": "pager"}, kept_by_server=True),
     bad(MaintenanceWindow, "spec.schedule.exclusions", schedule={**CRON, "exclusions": []}, kept_by_server=True),
     bad(MaintenanceWindow, "spec.paused", paused=True, kept_by_server=True),
-    bad(EvictionPolicy, "spec.limits.maxWorkloads", limits={"maxWorkloads": 3}, kept_by_server=True),
+    bad(EvictionPolicy, "spec.limits.maxWorkload", limits={"maxWorkload": 3}, kept_by_server=True),
     bad(EvictionPolicy, "spec.protected", protected={}, kept_by_server=True),
     bad(EvictionPolicy, "spec.approval.onExpiry", approval={"onExpiry": "AskAgain"}, kept_by_server=True),
     bad(

@@ -54,7 +54,16 @@ AWAITING: dict[str, Any] = {
             {"namespace": "a", "name": "train", "uid": "p1", "owner": "Job/train", "effect": "Evicted"},
             {"namespace": "b", "name": "book", "uid": "p2", "effect": "NotReachedByTaint"},
         ],
-        "counts": {"devices": 1, "pods": 2, "namespaces": 2},
+        "counts": {"devices": 1, "pods": 2, "namespaces": 2, "workloads": 2, "lostPods": 3},
+        "lostWith": [
+            {
+                "namespace": "a",
+                "owner": "PyTorchJob/big",
+                "hit": 1,
+                "count": 3,
+                "pods": ["big-worker-1", "big-worker-2"],
+            }
+        ],
         "budgets": [{"namespace": "a", "name": "pdb", "allowed": 0, "needed": 1}],
     },
     "rules": [

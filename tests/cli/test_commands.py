@@ -180,7 +180,14 @@ def test_plan_says_what_it_would_hit_and_changes_nothing(controlled: Lab, capsys
     assert controlled.run("plan", "--driver", "gpu.example.com", "--pool", "gpu-worker-01", "-o", "json") == 1
     plan = json.loads(capsys.readouterr().out)
     assert plan["kind"] == "Plan"
-    assert plan["counts"] == {"devices": 4, "pods": 5, "namespaces": 2, "toleratingPods": 1}
+    assert plan["counts"] == {
+        "devices": 4,
+        "pods": 5,
+        "namespaces": 2,
+        "workloads": 5,  # none of the fleet's pods has an owner
+        "toleratingPods": 1,
+        "lostPods": 0,
+    }
     assert plan["rules"] == [
         {"driver": "gpu.example.com", "pool": "gpu-worker-01", "device": None}
         | {"published": 4, "allocated": 7, "pods": 4, "namespaces": 2}

@@ -38,6 +38,7 @@ Plan (made at 2026-12-01 21:01:59 UTC)
   COUNT        PLAN   LIMIT   AUTO-APPROVE
   pods         2      1       -              over the limit
   namespaces   2      -       1              asks for approval
+  workloads    2      2       -              within
   devices      1      4       2              within
 
 Devices
@@ -51,6 +52,9 @@ Evicted (1): the taint deletes them at once
 NotReachedByTaint (1): extended resource: the taint neither counts nor deletes them; taintctl evicts them
   POD      OWNER
   b/book   no owner: nothing brings it back
+
+Lost with them (other pods of their gangs: not evicted, and counted by no limit)
+  3 more pods of PyTorchJob a/big run elsewhere and are lost with it: big-worker-1, big-worker-2 and 1 more
 
 Budgets (PodDisruptionBudgets; the taint itself does not honour them)
   BUDGET   NEEDED   ALLOWED
@@ -78,7 +82,9 @@ Next: taintctl approve nightly-1"""
 
 
 def test_the_page_of_a_run_that_waits_for_approval() -> None:
-    limits = policy(limits={"maxPods": 1, "maxDevices": 4}, autoApprove={"maxNamespaces": 1, "maxDevices": 2})
+    limits = policy(
+        limits={"maxPods": 1, "maxWorkloads": 2, "maxDevices": 4}, autoApprove={"maxNamespaces": 1, "maxDevices": 2}
+    )
     assert plain(run_view(run(**AWAITING), limits, NOW)) == PAGE
 
 

@@ -23,12 +23,14 @@ from taintctl.api.objects import (
     DeviceClass,
     DeviceClassSpec,
     ExtendedResourceClaimStatus,
+    KnownOwner,
     LabelSelector,
     Meta,
     Node,
     NodeStatus,
     ObjectCondition,
     Owner,
+    OwnerSpec,
     Pod,
     PodDisruptionBudget,
     PodSpec,
@@ -37,10 +39,12 @@ from taintctl.api.objects import (
     ResourceClaim,
     ResourceRequirements,
     ResourceSlice,
+    SchedulingGroup,
     SliceDevice,
     SliceSpec,
     Snapshot,
     Toleration,
+    Unread,
 )
 
 RECORDINGS = Path(__file__).parent.parent / "recordings"
@@ -92,9 +96,20 @@ def snapshot(
     nodes: tuple[Node, ...] = (),
     budgets: tuple[PodDisruptionBudget, ...] = (),
     classes: tuple[DeviceClass, ...] = (),
+    owners: tuple[KnownOwner, ...] = (),
+    gang_pods: tuple[Pod, ...] = (),
 ) -> Snapshot:
     return Snapshot(
-        slices=slices, claims=claims, pods=pods, nodes=nodes, budgets=budgets, classes=classes, taken_at=NOW, live=True
+        slices=slices,
+        claims=claims,
+        pods=pods,
+        nodes=nodes,
+        budgets=budgets,
+        classes=classes,
+        taken_at=NOW,
+        live=True,
+        owners=owners,
+        gang_pods=gang_pods,
     )
 
 
@@ -153,14 +168,18 @@ def pod(
     phase: str = "Running",
     terminating: bool = False,
     labels: dict[str, str] | None = None,
-    owner: tuple[str, str] | None = None,
+    owner: Owner | None = None,
+    group: str | None = None,
     requests: dict[str, Any] | None = None,
     limits: dict[str, Any] | None = None,
     init_requests: dict[str, Any] | None = None,
     backed_by: str | None = None,
     mapped: tuple[str, ...] = (),
 ) -> Pod:
-    """`backed_by`: the claim that stands for the pod's extended resources, for those `mapped` of container `c`."""
+    """`owner` controls it, `group` is its PodGroup.
+
+    `backed_by`: the claim that stands for the pod's extended resources, for those `mapped` of container `c`.
+    """
     return Pod(
         metadata=Meta(
             name=name,
@@ -169,13 +188,14 @@ def pod(
             labels=labels,
             deletion_timestamp=NOW if terminating else None,
             owner_references=(
-                (Owner(kind="Node", name="other"), Owner(kind=owner[0], name=owner[1], controller=True))
+                (Owner(api_version="v1", kind="Node", name="other"), msgspec.structs.replace(owner, controller=True))
                 if owner
                 else None
             ),
         ),
         spec=PodSpec(
             node_name=node,
+            scheduling_group=SchedulingGroup(pod_group_name=group) if group else None,
             containers=(Container(name="c", resources=ResourceRequirements(requests=requests, limits=limits)),),
             init_containers=(
                 (Container(name="i", resources=ResourceRequirements(requests=init_requests)),)
@@ -195,6 +215,25 @@ def pod(
             ),
         ),
     )
+
+
+def owner(kind: str, name: str, api_version: str = "") -> Owner:
+    """A reference to a controller, with the uid `uid-<name>`."""
+    usual = {"Job": "batch/v1", "CronJob": "batch/v1", "Pod": "v1"}
+    version = api_version or usual.get(kind, "apps/v1")
+    return Owner(api_version=version, kind=kind, name=name, uid=f"uid-{name}")
+
+
+def known(
+    what: Owner,
+    above: Owner | None = None,
+    *,
+    unread: Unread | None = None,
+    namespace: str = "team-a",
+    spec: OwnerSpec | None = None,
+) -> KnownOwner:
+    """What was read of an owner: who controls it, or why it was not read."""
+    return KnownOwner(owner=what, namespace=namespace, controller=above, unread=unread, spec=spec or OwnerSpec())
 
 
 def node(name: str, *, ready: str | None = "True", since: datetime | None = datetime(2026, 12, 1, tzinfo=UTC)) -> Node:

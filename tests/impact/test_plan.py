@@ -23,7 +23,9 @@ from tests.impact.fleet import (
     budget,
     claim,
     entries,
+    known,
     messages,
+    owner,
     pod,
     pool,
     recorded_snapshot,
@@ -145,7 +147,11 @@ def test_a_pod_is_planned_with_its_owner_claims_devices_and_node() -> None:
             claim("b", result("n1", "gpu-1"), users=("web-0",)),
             claim("a", result("n1", "gpu-0"), users=("web-0",)),
         ),
-        pods=(pod("web-0", owner=("ReplicaSet", "web")),),
+        pods=(pod("web-0", owner=owner("ReplicaSet", "web-5d")),),
+        owners=(
+            known(owner("ReplicaSet", "web-5d"), owner("Deployment", "web")),
+            known(owner("Deployment", "web")),
+        ),
     )
     plan = plan_of(cluster, Target(driver=DRIVER, pool="n1", whole_driver=True))
     first, second, _ = plan.devices
@@ -155,7 +161,8 @@ def test_a_pod_is_planned_with_its_owner_claims_devices_and_node() -> None:
             name="web-0",
             uid="uid-web-0",
             effect=PodEffect.EVICTED,
-            owner="ReplicaSet/web",
+            owner="Deployment/web",
+            workload="team-a/apps/Deployment/web/uid-web",
             node="n1",
             claims=("a", "b"),
             devices=(first.id, second.id),

@@ -26,6 +26,7 @@ def pod(
     namespace: str = "team-a",
     seconds: int | None = None,
     terminating: bool = False,
+    workload: str = "",
 ) -> PlannedPod:
     return PlannedPod(
         namespace=namespace,
@@ -34,6 +35,7 @@ def pod(
         effect=effect,
         toleration_seconds=seconds,
         terminating=terminating,
+        workload=workload,
     )
 
 

@@ -32,6 +32,8 @@ DENY = ApprovalDecision.DENY
         ({"autoApprove": {"maxPods": 2, "maxNamespaces": 1, "maxDevices": 1}}, 1),
         ({"autoApprove": {"maxNamespaces": 2}}, 0),
         ({"autoApprove": {"maxDevices": 0}}, 1),
+        ({"autoApprove": {"maxWorkloads": 2}}, 0),
+        ({"autoApprove": {"maxPods": 2, "maxWorkloads": 1}}, 1),
         ({"autoApprove": {"maxPods": 1}, "approval": {"count": 2}}, 2),
     ],
 )

@@ -36,6 +36,7 @@ def test_the_order_of_the_chain() -> None:
     assert [name for name, _ in CHECKS] == [
         "maxPods",
         "maxNamespaces",
+        "maxWorkloads",
         "maxDevices",
         "tolerationSeconds",
         "budgets",
@@ -50,7 +51,7 @@ def test_every_check_is_asked_and_says_its_own_name() -> None:
         budgets=(Budget("team-a", "web", 0, 1),),
         multiple_budgets=("team-b/b",),
     )
-    found = judge(everything, policy(limits={"maxPods": 0, "maxNamespaces": 0, "maxDevices": 0}))
+    found = judge(everything, policy(limits={"maxPods": 0, "maxNamespaces": 0, "maxWorkloads": 0, "maxDevices": 0}))
     assert [v.check for v in found.violations] == [name for name, _ in CHECKS]
 
 
@@ -84,6 +85,22 @@ def test_max_namespaces_counts_those_of_pods_that_would_go() -> None:
     assert judge(given, policy(limits={"maxNamespaces": 2})).allowed
     found = only(judge(given, policy(limits={"maxNamespaces": 1})))
     assert (found.check, found.limit, found.actual) == ("maxNamespaces", "1", "2")
+
+
+def test_max_workloads_counts_owners_once_and_pods_without_one_each() -> None:
+    """Two pods of web, one of train, one alone: 3. What stays, and what is going already, is no loss."""
+    given = plan(
+        pod("web-1", workload="web"),
+        pod("web-2", LATER, seconds=5, workload="web"),
+        pod("train-0", NOT_REACHED, workload="train"),
+        pod("alone"),
+        pod("dcgm", TOLERATES, workload="dcgm"),
+        pod("ending", terminating=True, workload="ending"),
+    )
+    assert judge(given, policy(limits={"maxWorkloads": 3})).allowed
+    found = only(judge(given, policy(limits={"maxWorkloads": 2})))
+    assert (found.check, found.limit, found.actual) == ("maxWorkloads", "2", "3")
+    assert "hits 3 workloads and maxWorkloads is 2" in found.message
 
 
 def test_max_devices_counts_devices_that_nobody_uses_too() -> None:

@@ -31,6 +31,7 @@ from taintctl.sandbox.apiserver.rbac import Attributes, Authorizer
 from taintctl.sandbox.cluster import Sandbox
 from taintctl.sandbox.users import User
 from tests.api.builders import Object, a_policy, a_run, a_window, an_approval
+from tests.project.owners import give_owners
 from tests.project.test_deploy import CONTROLLER, NAMESPACE, OBJECTS, the
 
 OWN = "/apis/taintctl.dev/v1alpha1"
@@ -257,6 +258,7 @@ async def every_call_of_the_port(sandbox: Sandbox, cluster: KubernetesCluster) -
         effect=Effect.NO_SCHEDULE,
     )
     await call("delete_rule", rule.metadata.name, uid=rule.metadata.uid)
+    await give_owners(sandbox)
     sandbox.remove_slice("gpu-worker-01")  # no slice names its node any more: who holds its devices is asked by name
     snapshot = await call("snapshot", Scope(driver=DRIVER))
     claim = snapshot.claims[0].metadata

@@ -12,10 +12,12 @@ import logging
 from collections.abc import Callable, Iterable
 from contextlib import aclosing
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 from taintctl.adapters.kubernetes.client import Client, path
 from taintctl.adapters.kubernetes.index import Index
+from taintctl.adapters.kubernetes.owners import OwnerReader
 from taintctl.adapters.kubernetes.selection import (
     Kept,
     assemble,
@@ -37,6 +39,7 @@ from taintctl.api.objects import (
     ResourceSlice,
     Snapshot,
 )
+from taintctl.api.ownership import may_be_in_a_gang
 from taintctl.ports.clock import Clock
 from taintctl.ports.cluster import Scope
 from taintctl.ports.errors import ClusterError, Unavailable
@@ -121,8 +124,9 @@ class Mirror(Generic[K]):
 class LeanCache:
     """Implements ports.cluster.Cache. `run()` keeps it current; `on_change` hears which pools changed."""
 
-    def __init__(self, client: Client, object_version: str, clock: Clock) -> None:
+    def __init__(self, client: Client, object_version: str, clock: Clock, owners: OwnerReader | None = None) -> None:
         self._clock = clock
+        self._owners = owners or OwnerReader(client, clock)
         self.on_change: OnChange | None = None
         resources = path("apis", "resource.k8s.io", object_version)
 
@@ -142,6 +146,8 @@ class LeanCache:
         self._claims_by_holder: Index[str] = Index()
         self._pods_by_uid: Index[str] = Index()
         self._pods_by_node: Index[str] = Index()
+        self._grouped_by_namespace: Index[str] = Index()
+        """The pods that may be in a gang."""
         self._slices_by_driver: Index[str] = Index()
         self._slices_by_node: Index[str] = Index()
 
@@ -178,17 +184,24 @@ class LeanCache:
         around = {k for node in involved_nodes(slices, scope) for k in self._pods_by_node.get(node)}
         pods = [self._pods.objects[k] for k in held | around]
         names = {p.spec.node_name for p in pods} | involved_nodes(slices, scope)
-        return assemble(
+        found = partial(
+            assemble,
             scope,
             slices=slices,
             claims=claims,
             pods=pods,
             nodes=[node for name in names if (node := self._nodes.objects.get(("", name or ""))) is not None],
-            budgets=self._budgets.objects.values(),
-            classes=self._classes.objects.values(),
+            budgets=list(self._budgets.objects.values()),
+            classes=list(self._classes.objects.values()),
             taken_at=oldest,
             live=False,
         )
+        # Nothing of the cache is looked at any more while owners are asked for: all of the rest is of one moment.
+        ownerships = await self._owners.of([self._pods.objects[k] for k in held], self._pods_in)
+        return found(owners=ownerships.owners, gang_pods=ownerships.gang_pods)
+
+    async def _pods_in(self, namespaces: frozenset[str]) -> list[Pod]:
+        return [self._pods.objects[k] for name in namespaces for k in self._grouped_by_namespace.get(name)]
 
     def _slice(self, old: ResourceSlice | None, new: ResourceSlice | None) -> None:
         self._slices_by_driver.move(old, new, lambda s: (s.spec.driver,))
@@ -204,6 +217,7 @@ class LeanCache:
     def _pod(self, old: Pod | None, new: Pod | None) -> None:
         self._pods_by_uid.move(old, new, lambda p: (p.metadata.uid,))
         self._pods_by_node.move(old, new, lambda p: (p.spec.node_name,) if p.spec.node_name else ())
+        self._grouped_by_namespace.move(old, new, lambda p: (p.metadata.namespace,) if may_be_in_a_gang(p) else ())
         if old is not None and new is not None and _same_use(old, new):
             return
         uids = {p.metadata.uid for p in (old, new) if p is not None}

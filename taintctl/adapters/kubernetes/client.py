@@ -36,6 +36,7 @@ MAX_PAGES = 4000
 MAX_RESTARTS = 3
 """How often a list whose continue token grew too old is begun again."""
 MAX_BODY = 256 << 20
+JSON = "application/json"
 MERGE_PATCH = "application/merge-patch+json"
 
 
@@ -106,7 +107,8 @@ class Client:
         *,
         params: Mapping[str, str] | None = None,
         body: Any = None,
-        content_type: str = "application/json",
+        content_type: str = JSON,
+        accept: str = JSON,
         retry: bool = True,
     ) -> Answer:
         """One call, with its bounded retries; a refusal is a value. Raises Unavailable where there is no answer."""
@@ -120,7 +122,7 @@ class Client:
             attempt += 1
             last = not retry or attempt >= ATTEMPTS or loop.time() - started > RETRY_BUDGET
             try:
-                answer = await self._once(method, url_path, params, data, content_type)
+                answer = await self._once(method, url_path, params, data, content_type, accept)
             except (aiohttp.ClientError, TimeoutError, OSError) as error:
                 unsent = isinstance(error, aiohttp.ClientConnectorError)
                 if last or isinstance(error, aiohttp.ClientSSLError) or not (method == "GET" or unsent):
@@ -146,7 +148,7 @@ class Client:
         *,
         params: Mapping[str, str] | None = None,
         body: Any = None,
-        content_type: str = "application/json",
+        content_type: str = JSON,
     ) -> T:
         """One call and its answer, decoded. Raises ClusterError by what the server said."""
         answer = await self.call(method, url_path, params=params, body=body, content_type=content_type)
@@ -156,9 +158,9 @@ class Client:
         result: T = decode(answer.body, kind, what)
         return result
 
-    async def get(self, url_path: str, kind: type[T]) -> T | None:
+    async def get(self, url_path: str, kind: type[T], *, accept: str = JSON) -> T | None:
         """One object; None where there is none."""
-        answer = await self.call("GET", url_path)
+        answer = await self.call("GET", url_path, accept=accept)
         if answer.refused is not None:
             if answer.refused.status == 404:
                 return None
@@ -218,10 +220,16 @@ class Client:
             raise Unavailable(self._no_answer(error, what)) from None
 
     async def _once(
-        self, method: str, url_path: str, params: Mapping[str, str] | None, data: bytes | None, content_type: str
+        self,
+        method: str,
+        url_path: str,
+        params: Mapping[str, str] | None,
+        data: bytes | None,
+        content_type: str,
+        accept: str,
     ) -> Answer:
         timeout = aiohttp.ClientTimeout(total=TOTAL_TIMEOUT, sock_connect=CONNECT_TIMEOUT)
-        async with await self._open(method, url_path, params, data, content_type, timeout) as response:
+        async with await self._open(method, url_path, params, data, content_type, timeout, accept) as response:
             if response.content_length is not None and response.content_length > MAX_BODY:
                 raise ClusterError(f"The answer to {method} {url_path} is larger than {MAX_BODY >> 20} MiB.")
             body = await response.read()
@@ -237,8 +245,9 @@ class Client:
         data: bytes | None,
         content_type: str,
         timeout: aiohttp.ClientTimeout,
+        accept: str = JSON,
     ) -> aiohttp.ClientResponse:
-        headers = {"Accept": "application/json", "User-Agent": "taintctl"}
+        headers = {"Accept": accept, "User-Agent": "taintctl"}
         if data is not None:
             headers["Content-Type"] = content_type
         authorization = await self._credentials.authorization()

@@ -9,6 +9,7 @@ from taintctl.adapters.kubernetes.admission import approvals_verified
 from taintctl.adapters.kubernetes.client import MERGE_PATCH, Client, path
 from taintctl.adapters.kubernetes.discovery import RESOURCE_GROUP, Discovery
 from taintctl.adapters.kubernetes.events import EventRecorder
+from taintctl.adapters.kubernetes.owners import OwnerReader
 from taintctl.adapters.kubernetes.snapshot import read_snapshot
 from taintctl.adapters.kubernetes.status import Refusal, to_error
 from taintctl.api.base import API_VERSION, GROUP, VERSION
@@ -26,14 +27,16 @@ MULTIPLE_BUDGETS = "more than one PodDisruptionBudget"
 class KubernetesCluster:
     """Implements ports.cluster.Cluster; see there for what each call means and raises."""
 
-    def __init__(self, client: Client, discovery: Discovery, clock: Clock) -> None:
+    def __init__(self, client: Client, discovery: Discovery, clock: Clock, owners: OwnerReader | None = None) -> None:
         self._client = client
         self._discovery = discovery
         self._clock = clock
         self._events = EventRecorder(client, clock)
+        self._owners = owners or OwnerReader(client, clock)
 
     async def snapshot(self, scope: Scope) -> Snapshot:
-        return await read_snapshot(self._client, self._clock, self._discovery.require_objects(), scope)
+        version = self._discovery.require_objects()
+        return await read_snapshot(self._client, self._clock, version, scope, self._owners)
 
     # our own kinds
 

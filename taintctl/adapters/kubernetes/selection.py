@@ -11,6 +11,7 @@ import msgspec
 from taintctl.api.objects import (
     ConsumerReference,
     DeviceClass,
+    KnownOwner,
     Node,
     Pod,
     PodDisruptionBudget,
@@ -88,6 +89,8 @@ def assemble(
     classes: Iterable[DeviceClass],
     taken_at: datetime,
     live: bool,
+    owners: tuple[KnownOwner, ...] = (),
+    gang_pods: tuple[Pod, ...] = (),
 ) -> Snapshot:
     """The snapshot, sorted. Slices are those of the whole driver: whether a target is all of it needs them."""
     kept_slices = tuple(sorted((lean(s) for s in slices if s.spec.driver == scope.driver), key=key))
@@ -108,4 +111,6 @@ def assemble(
         classes=tuple(sorted(map(lean, classes), key=key)),
         taken_at=taken_at,
         live=live,
+        owners=owners,
+        gang_pods=gang_pods,
     )

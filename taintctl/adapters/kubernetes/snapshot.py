@@ -6,16 +6,19 @@ gone. And since a pod may join a claim while pods are read, the claims are read 
 scope changed, claims and pods were true together at one moment; if one did, the pods that it now names are looked up
 and the claims are read once more, a bounded number of times. Pods that went meanwhile may still be shown, which errs
 towards "in use". Nodes come last: a node that went silent before its pods vanished is seen as silent. Whatever comes
-after `taken_at` is the next look's.
+after `taken_at` is the next look's. Owners, and the pods of their gangs, change nothing of this and are read on the
+side (owners.py).
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
 from typing import TypeVar
 
 from taintctl.adapters.kubernetes.client import Client, path
+from taintctl.adapters.kubernetes.owners import OwnerReader
 from taintctl.adapters.kubernetes.selection import assemble, holders, in_scope, involved_nodes
 from taintctl.api.objects import (
     ConsumerReference,
@@ -41,7 +44,9 @@ ROUNDS = 3
 """How often claims are read again while they keep changing."""
 
 
-async def read_snapshot(client: Client, clock: Clock, version: str, scope: Scope) -> Snapshot:
+async def read_snapshot(
+    client: Client, clock: Clock, version: str, scope: Scope, owners: OwnerReader | None = None
+) -> Snapshot:
     """Raises ClusterError; never returns part of a list. `version` is that of resource.k8s.io."""
     resources = path("apis", "resource.k8s.io", version)
     taken_at = clock.now()
@@ -57,17 +62,20 @@ async def read_snapshot(client: Client, clock: Clock, version: str, scope: Scope
             break
         claims = again
         await _add_holders(client, pods, claims)
-    reserved = holders(claims)
+    held = [pods[uid] for uid in holders(claims) if uid in pods]
+    ownerships = await (owners or OwnerReader(client, clock)).of(held, partial(_pods_in, client))
     return assemble(
         scope,
         slices=slices,
         claims=claims,
         pods=pods.values(),
         nodes=await _nodes(client, nodes | {p.spec.node_name for p in pods.values() if p.spec.node_name}),
-        budgets=await _budgets(client, {pods[uid].metadata.namespace for uid in reserved if uid in pods}),
+        budgets=await _budgets(client, {pod.metadata.namespace for pod in held}),
         classes=classes,
         taken_at=taken_at,
         live=True,
+        owners=ownerships.owners,
+        gang_pods=ownerships.gang_pods,
     )
 
 
@@ -96,6 +104,16 @@ async def _pods_on(client: Client, nodes: frozenset[str]) -> list[Pod]:
         return (await client.list("/api/v1/pods", Pod, params={"fieldSelector": f"spec.nodeName={name}"})).items
 
     return [pod for found in await _each(on_node, nodes) for pod in found]
+
+
+async def _pods_in(client: Client, namespaces: frozenset[str]) -> list[Pod]:
+    if len(namespaces) > MAX_SINGLE:
+        return [p for p in (await client.list("/api/v1/pods", Pod)).items if p.metadata.namespace in namespaces]
+
+    async def of(namespace: str) -> tuple[Pod, ...]:
+        return (await client.list(path("api", "v1", "namespaces", namespace, "pods"), Pod)).items
+
+    return [pod for found in await _each(of, namespaces) for pod in found]
 
 
 async def _add_holders(client: Client, pods: dict[str, Pod], claims: Iterable[ResourceClaim]) -> None:

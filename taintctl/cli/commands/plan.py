@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from taintctl.api.base import API_VERSION, format_time
-from taintctl.api.plan import Plan, PlanCounts, PlannedDevice, Problem
+from taintctl.api.plan import LostWith, Plan, PlanCounts, PlanLost, PlannedDevice, Problem
 from taintctl.api.policy import EvictionPolicy
 from taintctl.api.reasons import PodEffect
 from taintctl.api.text import plural
@@ -52,7 +52,9 @@ class Judged:
             devices=len(self.plan.devices),
             pods=len(self.plan.counted_pods),
             namespaces=len(self.plan.namespaces),
+            workloads=len(self.plan.workloads),
             tolerating_pods=sum(pod.effect is PodEffect.TOLERATES for pod in self.plan.pods),
+            lost_pods=self.plan.lost_pods,
         )
 
 
@@ -140,8 +142,8 @@ def render(judged: Judged, *, wide: bool = False) -> list[Line]:
     lines += [line(""), heading("Devices")]
     lines += plan_view.devices([_device(d) for d in plan.devices], wide=wide)
     lines += [line(""), heading("Pods"), *plan_view.pods(plan.pods, wide=wide, notes=_notes(plan))]
-    found = plan_view.budgets(plan.budgets)
-    lines += [line(""), *found] if found else []
+    for found in (plan_view.lost([_lost(gang) for gang in plan.lost_with], wide=wide), plan_view.budgets(plan.budgets)):
+        lines += [line(""), *found] if found else []
     rows = [
         (
             f"{r.pool}/{r.device}" if r.device else r.pool,
@@ -175,6 +177,17 @@ def _verdict(judged: Judged) -> Line:
 def _device(found: PlannedDevice) -> _DeviceRow:
     node = found.node if found.published else f"{found.node} (no longer published)".strip()
     return _DeviceRow(found.id.pool, found.id.device, found.uuid, node)
+
+
+def _lost(gang: LostWith) -> PlanLost:
+    return PlanLost(
+        namespace=gang.namespace,
+        owner=gang.owner,
+        part=gang.part or None,
+        hit=gang.hit,
+        count=len(gang.pods),
+        pods=tuple(pod.name for pod in gang.pods),
+    )
 
 
 def _notes(plan: Plan) -> dict[str, str]:
@@ -217,6 +230,7 @@ def document(judged: Judged) -> dict[str, Any]:
                 "name": p.name,
                 "uid": p.uid,
                 "owner": p.owner,
+                "ownerUnread": p.owner_unread or None,
                 "node": p.node,
                 "effect": str(p.effect),
                 "tolerationSeconds": p.toleration_seconds,
@@ -226,6 +240,16 @@ def document(judged: Judged) -> dict[str, Any]:
                 "devices": [str(d) for d in p.devices],
             }
             for p in plan.pods
+        ],
+        "lostWith": [
+            {
+                "namespace": g.namespace,
+                "owner": g.owner,
+                "part": g.part or None,
+                "hit": g.hit,
+                "pods": [{"name": p.name, "uid": p.uid, "node": p.node} for p in g.pods],
+            }
+            for g in plan.lost_with
         ],
         "rules": [
             {

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Protocol
 
-from taintctl.api.plan import PlanCounts
+from taintctl.api.objects import Unread
+from taintctl.api.plan import PlanCounts, PlanLost
 from taintctl.api.policy import ApprovalRequired, Limits, PolicySpec
 from taintctl.api.reasons import PodEffect
 from taintctl.api.text import plural
@@ -20,7 +21,16 @@ EFFECTS: dict[PodEffect, tuple[str, str]] = {
     ),
     PodEffect.TOLERATES: ("they tolerate the taint and stay; without adminAccess they keep their devices busy", WARN),
 }
+UNREAD: dict[str, str] = {
+    Unread.FORBIDDEN: "you may not get it",
+    Unread.NOT_FOUND: "it is gone",
+    Unread.UNKNOWN_KIND: "the API server has no such kind",
+    Unread.UNREADABLE: "it can't be read",
+    Unread.NOT_ASKED: "too many owners to ask for",
+}
+"""Why the chain of owners ends."""
 SHOWN = 20
+SHOWN_LOST = 5
 
 
 class PodLike(Protocol):
@@ -32,6 +42,8 @@ class PodLike(Protocol):
     def name(self) -> str: ...
     @property
     def owner(self) -> str: ...
+    @property
+    def owner_unread(self) -> str | None: ...
     @property
     def effect(self) -> PodEffect: ...
 
@@ -76,6 +88,7 @@ def pods(
             key = f"{pod.namespace}/{pod.name}"
             stays = effect is PodEffect.TOLERATES
             owner = pod.owner or ("no owner" if stays else "no owner: nothing brings it back")
+            owner += f" (as far as known: {UNREAD.get(pod.owner_unread, '?')})" if pod.owner_unread else ""
             rows.append([key, owner, (notes or {}).get(key, "")])
         lines.extend(table(("POD", "OWNER", "HOLDS" if notes else ""), rows, indent=2))
         if len(group) > len(shown):
@@ -83,6 +96,24 @@ def pods(
     if more:
         lines.append(line(f"and {plural(more, 'pod')} more that the status does not list"))
     return lines or [line("No pod holds one of these devices.")]
+
+
+def lost(items: Sequence[PlanLost], more: int = 0, *, wide: bool = False) -> list[Line]:
+    """Pods of gangs that run elsewhere. A status names the first of them and counts the rest."""
+    if not items:
+        return []
+    lines = [heading("Lost with them (other pods of their gangs: not evicted, and counted by no limit)")]
+    for item in items:
+        kind, _, name = item.owner.partition("/")
+        part = f", replica {item.part}" if item.part else ""
+        runs, are = ("runs", "is") if item.count == 1 else ("run", "are")
+        said = f"{plural(item.count, 'more pod')} of {kind} {item.namespace}/{name}{part} {runs} elsewhere and {are}"
+        names = item.pods if wide else item.pods[:SHOWN_LOST]
+        rest = f" and {item.count - len(names)} more" if len(names) < item.count else ""
+        lines.append(line("  ", styled(f"{said} lost with it", WARN), f": {', '.join(names)}{rest}"))
+    if more:
+        lines.append(line(f"  and pods of {plural(more, 'more gang')}"))
+    return lines
 
 
 def devices(items: Sequence[DeviceLike], more: int = 0, *, wide: bool = False) -> list[Line]:
@@ -124,6 +155,7 @@ def counts(found: PlanCounts, policy: PolicySpec | None) -> list[Line]:
     for name, value, limit, below in (
         ("pods", found.pods, limits.max_pods, auto.max_pods),
         ("namespaces", found.namespaces, limits.max_namespaces, auto.max_namespaces),
+        ("workloads", found.workloads, limits.max_workloads, auto.max_workloads),
         ("devices", found.devices, limits.max_devices, auto.max_devices),
     ):
         rows.append([name, str(value), _number(limit), _number(below), _verdict(value, limit, below)])

@@ -137,8 +137,12 @@ def _plan(run: MaintenanceRun, policy: EvictionPolicy | None, wide: bool) -> lis
     lines += plan_view.violations(plan.violations)
     lines += [line(""), heading("Devices"), *plan_view.devices(plan.devices, plan.more_devices, wide=wide)]
     lines += [line(""), heading("Pods"), *plan_view.pods(plan.pods, plan.more_pods, wide=wide)]
-    found = plan_view.budgets(plan.budgets, plan.more_budgets)
-    return [*lines, line(""), *found] if found else lines
+    for found in (
+        plan_view.lost(plan.lost_with, plan.more_lost_with, wide=wide),
+        plan_view.budgets(plan.budgets, plan.more_budgets),
+    ):
+        lines += [line(""), *found] if found else []
+    return lines
 
 
 def _rules(status: RunStatus, wide: bool) -> list[Line]:

@@ -289,6 +289,15 @@ COLUMNS: dict[str, tuple[Column, ...]] = {
         Column("Completions", lambda obj, now: f"{obj.get('status', {}).get('succeeded', 0)}/{_completions(obj)}"),
         AGE,
     ),
+    "cronjobs.batch": (
+        NAME,
+        Column("Schedule", at(".spec.schedule", "")),
+        Column("Timezone", at(".spec.timeZone")),
+        Column("Suspend", lambda obj, now: "True" if obj.get("spec", {}).get("suspend") else "False"),
+        Column("Active", count(".status.active"), type="integer"),
+        Column("Last Schedule", lambda obj, now: _last_schedule(obj, now)),
+        AGE,
+    ),
     "clusterroles.rbac.authorization.k8s.io": (NAME, CREATED),
     "roles.rbac.authorization.k8s.io": (NAME, CREATED),
     "clusterrolebindings.rbac.authorization.k8s.io": (NAME, _ROLE, AGE),
@@ -307,6 +316,11 @@ COLUMNS: dict[str, tuple[Column, ...]] = {
         AGE,
     ),
 }
+
+
+def _last_schedule(job: Object, now: datetime) -> str:
+    last = job.get("status", {}).get("lastScheduleTime")
+    return since(last, now) if last else "<none>"
 
 
 def _completions(job: Object) -> Any:

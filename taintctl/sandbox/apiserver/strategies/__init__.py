@@ -29,6 +29,7 @@ _STRATEGIES: dict[str, Strategy] = {
         {"currentNumberScheduled": 0, "desiredNumberScheduled": 0, "numberMisscheduled": 0, "numberReady": 0}
     ),
     "jobs.batch": StatusStrategy(),
+    "cronjobs.batch": StatusStrategy(),
     "poddisruptionbudgets.policy": BudgetStrategy(),
     "resourceslices.resource.k8s.io": SliceStrategy(),
     "resourceclaims.resource.k8s.io": ClaimStrategy(),
