@@ -32,7 +32,13 @@ def of(kind: str, group: str, obj: Obj) -> Obj:
 
 def put(server: Server, key: str, name: str, *above: Obj, namespace: str = "team-a", **spec: Any) -> Obj:
     meta = {"name": name, "namespace": namespace, "ownerReferences": list(above)}
-    return server.put(key, {"metadata": meta, "spec": spec})
+    containers = [{"name": "c", "image": "x"}]
+    shape: Obj = {"template": {"metadata": {"labels": {"is": name}}, "spec": {"containers": containers}}}
+    if key == JOBS:
+        shape["template"]["spec"]["restartPolicy"] = "Never"
+    else:
+        shape["selector"] = {"matchLabels": {"is": name}}
+    return server.put(key, {"metadata": meta, "spec": {**shape, **spec}})
 
 
 def put_pod(server: Server, name: str, node_name: str, *above: Obj, namespace: str = "team-a", **more: Any) -> Obj:

@@ -28,6 +28,8 @@ OWNERS = (
 )
 """What well-known owners are, and how their makers spell them; taken together seven links above a pod."""
 
+CONTAINERS = [{"name": "c", "image": "registry.example.com/workload:1"}]
+
 
 def definition(group: str, version: str, kind: str) -> Object:
     plural = f"{kind.lower()}s"
@@ -57,7 +59,11 @@ async def give_owners(sandbox: Sandbox) -> None:
             name = f"{kind.lower()}-{number}"
             metadata = {"name": name, "namespace": "team-b", "ownerReferences": above}
             # Here each owns another kind, and wants no pods.
-            spec = {"replicas": 0, "parallelism": 0, "suspend": True, "selector": {"matchLabels": {"is": name}}}
+            template: Object = {"metadata": {"labels": {"is": name}}, "spec": {"containers": CONTAINERS}}
+            spec: Object = {"replicas": 0, "selector": {"matchLabels": {"is": name}}, "template": template}
+            if kind == "Job":
+                template["spec"]["restartPolicy"] = "Never"
+                spec = {"parallelism": 0, "suspend": True, "template": template}
             reference = {"apiVersion": f"{api_group}/{version}", "kind": kind}
             (made,) = sandbox.apply([{**reference, "metadata": metadata, "spec": spec}])
             above = [{**reference, "name": name, "uid": made["metadata"]["uid"], "controller": True}]

@@ -181,6 +181,27 @@ def _ready_of(wanted: str) -> Cell:
     return cell
 
 
+def _job_status(job: Object, now: datetime) -> str:
+    """As printJob says it: the last word first."""
+    true = {c.get("type") for c in job.get("status", {}).get("conditions") or [] if c.get("status") == "True"}
+    for kind in ("Complete", "Failed"):
+        if kind in true:
+            return kind
+    if job["metadata"].get("deletionTimestamp"):
+        return "Terminating"
+    if job.get("spec", {}).get("suspend"):
+        return "Suspended"
+    return "FailureTarget" if "FailureTarget" in true else "Running"
+
+
+def _job_duration(job: Object, now: datetime) -> str:
+    status = job.get("status", {})
+    if not status.get("startTime"):
+        return ""
+    end = parse_time(status["completionTime"]) if status.get("completionTime") else now
+    return since(status["startTime"], end)
+
+
 def _number(path: str) -> Cell:
     return at(path, 0)
 
@@ -286,7 +307,9 @@ COLUMNS: dict[str, tuple[Column, ...]] = {
     ),
     "jobs.batch": (
         NAME,
+        Column("Status", _job_status),
         Column("Completions", lambda obj, now: f"{obj.get('status', {}).get('succeeded', 0)}/{_completions(obj)}"),
+        Column("Duration", _job_duration),
         AGE,
     ),
     "cronjobs.batch": (
@@ -324,7 +347,12 @@ def _last_schedule(job: Object, now: datetime) -> str:
 
 
 def _completions(job: Object) -> Any:
-    return job.get("spec", {}).get("completions", 1)
+    """`1 of 3` where a work queue of three pods decides itself when it is done."""
+    spec = job.get("spec", {})
+    if "completions" in spec:
+        return spec["completions"]
+    parallelism = spec.get("parallelism", 1)
+    return f"1 of {parallelism}" if parallelism > 1 else 1
 
 
 def custom_columns(version: Object) -> tuple[Column, ...]:

@@ -40,6 +40,16 @@ _CONTAINER: Any = {
     "ports": _MANY,
     "resources": {"limits": {}, "requests": {}, "claims": [{"name": str}]},
 }
+_POD_SPEC: Any = {
+    "nodeName": str,
+    "containers": [_CONTAINER],
+    "initContainers": [_CONTAINER],
+    "tolerations": [_TAINT],
+    "resourceClaims": [{"name": str, "resourceClaimName": str, "resourceClaimTemplateName": str}],
+    "terminationGracePeriodSeconds": int,
+}
+_TEMPLATE: Any = {"metadata": _META, "spec": _POD_SPEC}
+_REPLICAS: Any = {"spec": {"replicas": int, "selector": _SELECTOR, "template": _TEMPLATE}}
 _REQUEST: Any = {"deviceClassName": str, "selectors": [{"cel": {"expression": str}}], "tolerations": _MANY}
 _CLAIM: Any = {"devices": {"requests": [{"name": str, "exactly": _REQUEST, "firstAvailable": [_REQUEST]}]}}
 _RULES: Any = [{"apiGroups": _TEXTS, "apiVersions": _TEXTS, "operations": _TEXTS, "resources": _TEXTS, "scope": str}]
@@ -76,14 +86,7 @@ _SHAPES: dict[str, Any] = {
         "status": {"conditions": _MANY, "addresses": _MANY, "nodeInfo": {}, "capacity": {}, "allocatable": {}},
     },
     "pods": {
-        "spec": {
-            "nodeName": str,
-            "containers": [_CONTAINER],
-            "initContainers": [_CONTAINER],
-            "tolerations": [_TAINT],
-            "resourceClaims": [{"name": str, "resourceClaimName": str, "resourceClaimTemplateName": str}],
-            "terminationGracePeriodSeconds": int,
-        },
+        "spec": _POD_SPEC,
         "status": {
             "phase": str,
             "conditions": _MANY,
@@ -93,6 +96,22 @@ _SHAPES: dict[str, Any] = {
     "events": _EVENT,
     "events.events.k8s.io": _EVENT,
     "services": {"spec": {"ports": _MANY}},
+    "replicasets.apps": _REPLICAS,
+    "statefulsets.apps": {
+        "spec": {**_REPLICAS["spec"], "podManagementPolicy": str, "updateStrategy": {"type": str}},
+    },
+    "deployments.apps": {"spec": {**_REPLICAS["spec"], "strategy": {"type": str}, "revisionHistoryLimit": int}},
+    "jobs.batch": {
+        "spec": {
+            "template": _TEMPLATE,
+            "parallelism": int,
+            "completions": int,
+            "backoffLimit": int,
+            "completionMode": str,
+            "podReplacementPolicy": str,
+            "suspend": bool,
+        }
+    },
     "resourceslices.resource.k8s.io": {
         "spec": {
             "driver": str,

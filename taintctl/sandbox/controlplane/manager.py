@@ -6,11 +6,14 @@ from taintctl.ports.clock import Clock
 from taintctl.sandbox.controlplane.claims import Claims
 from taintctl.sandbox.controlplane.disruption import Disruption
 from taintctl.sandbox.controlplane.garbage_collector import GarbageCollector
+from taintctl.sandbox.controlplane.jobs import Jobs
 from taintctl.sandbox.controlplane.kubelet import Kubelet
 from taintctl.sandbox.controlplane.namespaces import Namespaces
 from taintctl.sandbox.controlplane.node_health import NodeHealth
 from taintctl.sandbox.controlplane.node_lifecycle import NodeLifecycle
+from taintctl.sandbox.controlplane.replicas import Deployments, ReplicaSets
 from taintctl.sandbox.controlplane.scheduler import Scheduler
+from taintctl.sandbox.controlplane.stateful_sets import StatefulSets
 from taintctl.sandbox.controlplane.taint_eviction import TaintEviction
 from taintctl.sandbox.controlplane.worker import Controller
 from taintctl.sandbox.store import Store
@@ -29,6 +32,7 @@ class ControllerManager:
         self.garbage_collector = GarbageCollector(store, clock)
         self.namespaces = Namespaces(store, clock)
         self.disruption = Disruption(store, clock)
+        self.workloads = tuple(kind(store, clock) for kind in (Deployments, ReplicaSets, StatefulSets, Jobs))
         self._all: dict[str, Controller] = {
             controller.name: controller
             for controller in (
@@ -40,6 +44,7 @@ class ControllerManager:
                 self.garbage_collector,
                 self.namespaces,
                 self.disruption,
+                *self.workloads,
             )
         }
 

@@ -13,6 +13,7 @@ from taintctl.sandbox.apiserver.strategies.dra import (
 from taintctl.sandbox.apiserver.strategies.pods import PodStrategy
 from taintctl.sandbox.apiserver.strategies.policy import AdmissionPolicyStrategy, BudgetStrategy
 from taintctl.sandbox.apiserver.strategies.slices import SliceStrategy
+from taintctl.sandbox.apiserver.strategies.workloads import JobStrategy, WorkloadStrategy
 
 _PLAIN = Strategy()
 _RBAC = RBACStrategy()
@@ -22,13 +23,13 @@ _STRATEGIES: dict[str, Strategy] = {
     "nodes": NodeStrategy(),
     "pods": PodStrategy(),
     "services": StatusStrategy({"loadBalancer": {}}),
-    "deployments.apps": StatusStrategy(),
-    "statefulsets.apps": StatusStrategy({"replicas": 0}),
-    "replicasets.apps": StatusStrategy({"replicas": 0}),
+    "deployments.apps": WorkloadStrategy(strategy={"type": "RollingUpdate"}, revisionHistoryLimit=10),
+    "statefulsets.apps": WorkloadStrategy({"replicas": 0}, podManagementPolicy="OrderedReady"),
+    "replicasets.apps": WorkloadStrategy({"replicas": 0}),
     "daemonsets.apps": StatusStrategy(
         {"currentNumberScheduled": 0, "desiredNumberScheduled": 0, "numberMisscheduled": 0, "numberReady": 0}
     ),
-    "jobs.batch": StatusStrategy(),
+    "jobs.batch": JobStrategy(),
     "cronjobs.batch": StatusStrategy(),
     "poddisruptionbudgets.policy": BudgetStrategy(),
     "resourceslices.resource.k8s.io": SliceStrategy(),
