@@ -24,7 +24,9 @@ _STRATEGIES: dict[str, Strategy] = {
     "pods": PodStrategy(),
     "services": StatusStrategy({"loadBalancer": {}}),
     "deployments.apps": WorkloadStrategy(strategy={"type": "RollingUpdate"}, revisionHistoryLimit=10),
-    "statefulsets.apps": WorkloadStrategy({"replicas": 0}, podManagementPolicy="OrderedReady"),
+    "statefulsets.apps": WorkloadStrategy(
+        {"replicas": 0}, podManagementPolicy="OrderedReady", updateStrategy={"type": "RollingUpdate"}
+    ),
     "replicasets.apps": WorkloadStrategy({"replicas": 0}),
     "daemonsets.apps": StatusStrategy(
         {"currentNumberScheduled": 0, "desiredNumberScheduled": 0, "numberMisscheduled": 0, "numberReady": 0}
