@@ -22,6 +22,8 @@ class Scope:
     driver: str
     pool: str | None = None
     nodes: tuple[str, ...] = ()
+    owners: bool = True
+    """Whether who owns the holders is wanted too, and the pods of their gangs."""
 
 
 class SnapshotSource(Protocol):

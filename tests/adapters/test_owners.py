@@ -274,6 +274,15 @@ async def test_the_rest_of_a_gang_is_found_in_its_namespace(server: Server, clus
     assert links(found.owners) == {"big": None}
 
 
+async def test_who_wants_no_owners_asks_for_none(
+    server: Server, client: Client, cluster: KubernetesCluster, asked: Asked
+) -> None:
+    training(server)
+    found = await cluster.snapshot(Scope(DRIVER, "n1", owners=False))
+    assert (found.owners, found.gang_pods, names(found.pods)) == ((), (), ["big-0", "big-2"])
+    assert asked.for_("pytorchjobs") == []
+
+
 async def test_nothing_more_is_read_where_no_gang_is_hit(server: Server, cluster: KubernetesCluster) -> None:
     job = put(server, JOBS, "single")
     holding(server, put_pod(server, "single-0", "n1", of("Job", "batch/v1", job)))

@@ -196,6 +196,8 @@ class LeanCache:
             taken_at=oldest,
             live=False,
         )
+        if not scope.owners:
+            return found()
         # Nothing of the cache is looked at any more while owners are asked for: all of the rest is of one moment.
         ownerships = await self._owners.of([self._pods.objects[k] for k in held], self._pods_in)
         return found(owners=ownerships.owners, gang_pods=ownerships.gang_pods)

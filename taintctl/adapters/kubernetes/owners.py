@@ -38,8 +38,8 @@ from taintctl.ports.errors import ClusterError, Forbidden, NotFound
 MAX_OWNERS = 1000
 """Owners of the holders that one look follows, and as many of the pods that may be in a gang with them."""
 PARALLEL = 5
-LONGEST = 20.0
-"""Seconds that a look spends on it; what was not asked for by then is not known."""
+LONGEST = 10.0
+"""Seconds that are spent on following some pods; what was not asked for by then is not known."""
 REMEMBERED = 60.0
 """Seconds for which an answer holds: no longer than a dry run does."""
 MAX_REMEMBERED = 20_000

@@ -18,7 +18,7 @@ from functools import partial
 from typing import TypeVar
 
 from taintctl.adapters.kubernetes.client import Client, path
-from taintctl.adapters.kubernetes.owners import OwnerReader
+from taintctl.adapters.kubernetes.owners import OwnerReader, Ownerships
 from taintctl.adapters.kubernetes.selection import assemble, holders, in_scope, involved_nodes
 from taintctl.api.objects import (
     ConsumerReference,
@@ -56,6 +56,10 @@ async def read_snapshot(
     nodes = involved_nodes(slices, scope)
     pods = {p.metadata.uid: p for p in await _pods_on(client, nodes)}
     await _add_holders(client, pods, claims)
+    reader = (owners or OwnerReader(client, clock)) if scope.owners else None
+    if reader is not None:
+        # Asked for now and remembered, so that little is left to ask once claims and pods are true together.
+        await reader.follow(pods[uid] for uid in holders(claims) if uid in pods)
     for _ in range(ROUNDS):
         again = await _claims(client, resources, scope)
         if _versions(again) == _versions(claims):
@@ -63,7 +67,7 @@ async def read_snapshot(
         claims = again
         await _add_holders(client, pods, claims)
     held = [pods[uid] for uid in holders(claims) if uid in pods]
-    ownerships = await (owners or OwnerReader(client, clock)).of(held, partial(_pods_in, client))
+    ownerships = await reader.of(held, partial(_pods_in, client)) if reader is not None else Ownerships((), ())
     return assemble(
         scope,
         slices=slices,

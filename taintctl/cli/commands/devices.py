@@ -47,5 +47,5 @@ async def read(session: Session, driver: str | None) -> list[Device]:
         drivers = {found.spec.driver for found in slices.items}
     devices: list[Device] = []
     for name in sorted(drivers):
-        devices += fleet(await session.cluster.snapshot(Scope(driver=name)), rules.items, name)
+        devices += fleet(await session.cluster.snapshot(Scope(driver=name, owners=False)), rules.items, name)
     return devices
