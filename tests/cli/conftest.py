@@ -63,8 +63,10 @@ class Lab:
 
         self.until(there)
 
-    def new_pod(self, name: str, node: str) -> None:
-        self.call(lambda: self.sandbox.store.create("pods", pod("team-a", name, on=node, template="one-gpu")))
+    def new_pod(self, name: str, node: str, *, labels: dict[str, str] | None = None) -> None:
+        made = pod("team-a", name, on=node, template="one-gpu")
+        made["metadata"]["labels"] = labels or {}
+        self.call(lambda: self.sandbox.store.create("pods", made))
         self.until(lambda: self.sandbox.store.get("pods", "team-a", name)["status"].get("phase") == "Running")
 
     def rules(self) -> list[dict[str, Any]]:

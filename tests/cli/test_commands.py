@@ -32,6 +32,29 @@ def finish(lab: Lab, name: str) -> None:
     assert lab.run("cancel", name, "--wait") == 0
 
 
+def test_the_rest_of_a_gang_is_shown_wherever_a_plan_is(controlled: Lab, capsys: Captured) -> None:
+    gang = {"scheduling.x-k8s.io/pod-group": "big"}
+    controlled.new_pod("big-0", "gpu-worker-04", labels=gang)
+    controlled.new_pod("big-1", "gpu-worker-03", labels=gang)
+    said = "1 more pod of PodGroup.scheduling.x-k8s.io team-a/big runs elsewhere and is lost with it: big-1"
+    target = ("--pool", "gpu-worker-04")
+    assert controlled.run("plan", "--driver", "gpu.example.com", *target) == 0
+    assert said in capsys.readouterr().out
+    assert controlled.run("plan", "--driver", "gpu.example.com", *target, "-o", "json") == 0
+    (lost,) = json.loads(capsys.readouterr().out)["lostWith"]
+    (pod,) = lost.pop("pods")
+    assert lost == {"namespace": "team-a", "owner": "PodGroup.scheduling.x-k8s.io/big", "part": None, "hit": 1}
+    assert (pod["name"], pod["node"]) == ("big-1", "gpu-worker-03")
+    name = started(controlled, capsys, *target, "--name", "gang")
+    assert controlled.run("status", name) == 0
+    assert said in capsys.readouterr().out
+    assert controlled.run("deny", name, "--yes") == 0
+    assert said in capsys.readouterr().out
+    controlled.until_phase(name, "Cancelled")
+    for left in ("big-0", "big-1"):
+        controlled.call(lambda left=left: controlled.sandbox.store.delete("pods", "team-a", left, grace_seconds=0))
+
+
 def test_a_run_from_start_to_the_end_by_hand(controlled: Lab, capsys: Captured) -> None:
     controlled.new_pod("job", "gpu-worker-04")
     name = started(controlled, capsys, "--pool", "gpu-worker-04", "--name", "whole", "--reason", "fans")

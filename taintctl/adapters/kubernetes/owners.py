@@ -113,7 +113,8 @@ class OwnerReader:
         links = {key_of(pod.metadata.namespace, owner) for pod in mates for owner in known.chain(pod)}
         named = {(pod.metadata.namespace, pod_group_of(pod)) for pod in mates}
         more = [o for o in theirs if key_of(o.namespace, o.owner) in links or (o.namespace, o.owner.name) in named]
-        return Ownerships(_sorted({*owners, *more}), tuple(sorted(mates, key=key)))
+        all_known = {(o.namespace, o.owner): o for o in (*more, *owners)}
+        return Ownerships(_sorted(all_known.values()), tuple(sorted(mates, key=key)))
 
     async def follow(self, pods: Iterable[Pod]) -> tuple[KnownOwner, ...]:
         """The chains above `pods`, at most MAX_OWNERS links in all; never raises ClusterError."""

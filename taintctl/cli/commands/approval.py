@@ -54,6 +54,7 @@ async def decide(session: Session, name: str, decision: ApprovalDecision, commen
         say(line(f"Run {name} ({target_text(run.spec.target)}) would do this:"))
         say(plan_view.counts(plan.counts, policy.spec if policy else None))
         say(plan_view.pods(plan.pods, plan.more_pods))
+        say(plan_view.lost(plan.lost_with, plan.more_lost_with))
         say(plan_view.budgets(plan.budgets, plan.more_budgets))
     person = await session.whoami()
     if not yes:
