@@ -7,6 +7,7 @@ import pytest
 
 from taintctl.api.approval import ApprovalDecision
 from taintctl.api.check import check
+from taintctl.api.objects import Unread
 from taintctl.api.reasons import Phase, Reason
 from taintctl.api.run import MaintenanceRun
 from taintctl.api.window import MaintenanceWindow
@@ -326,3 +327,26 @@ def test_a_question_that_is_asked_again_is_answered_with_another_approval() -> N
     first, again = datetime(2026, 12, 1, 21, 0, tzinfo=UTC), datetime(2026, 12, 1, 21, 30, tzinfo=UTC)
     assert name(first) == name(first)
     assert len({name(None), name(first), name(again)}) == 3
+
+
+@pytest.mark.parametrize("why", list(Unread))
+def test_an_owner_that_is_known_in_part_says_why(why: Unread) -> None:
+    pod = {"namespace": "a", "name": "p", "uid": "u", "owner": "Flow/f", "ownerUnread": why, "effect": "Evicted"}
+    page = plain(run_view(run(phase="DryRun", plan={"pods": [pod]}), None, NOW))
+    assert "  a/p   Flow/f (as far as known: " in page
+    assert "?)" not in page
+
+
+def test_a_reason_that_a_later_release_gives_does_not_break_the_page() -> None:
+    pod = {"namespace": "a", "name": "p", "uid": "u", "owner": "Flow/f", "ownerUnread": "Later", "effect": "Evicted"}
+    assert "Flow/f (as far as known: ?)" in plain(run_view(run(phase="DryRun", plan={"pods": [pod]}), None, NOW))
+
+
+def test_what_is_lost_with_gangs_is_cut_and_counted() -> None:
+    gang = {"namespace": "a", "owner": "LeaderWorkerSet/serve", "part": "2", "hit": 1, "count": 12}
+    plan = {"lostWith": [{**gang, "pods": [f"p{n}" for n in range(10)]}], "moreLostWith": 3}
+    waiting = run(phase="DryRun", plan=plan)
+    page = plain(run_view(waiting, None, NOW))
+    said = "12 more pods of LeaderWorkerSet a/serve, replica 2 run elsewhere and are lost with it: p0, p1, p2, p3, p4"
+    assert f"  {said} and 7 more\n  and pods of 3 more gangs\n" in page + "\n"
+    assert f"{said}, p5, p6, p7, p8, p9 and 2 more" in plain(run_view(waiting, None, NOW, wide=True))

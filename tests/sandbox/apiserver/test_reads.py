@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from taintctl.sandbox.apiserver.columns import duration
+from taintctl.sandbox.apiserver.ages import duration
 
 PODS = "/api/v1/namespaces/default/pods"
 TABLE = {"Accept": "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"}
