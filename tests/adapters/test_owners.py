@@ -16,6 +16,7 @@ from taintctl.adapters.kubernetes.client import Client
 from taintctl.adapters.kubernetes.cluster import KubernetesCluster
 from taintctl.adapters.kubernetes.memo import Memo
 from taintctl.adapters.kubernetes.owners import OwnerReader
+from taintctl.adapters.kubernetes.snapshot import read_snapshot
 from taintctl.api.objects import KnownOwner, Meta, Owner, Pod, PodSpec, SchedulingGroup, Snapshot, Unread
 from taintctl.ports.cluster import Scope
 from tests.adapters.server import CLAIMS, CRDS, NODES, PODS, SLICES, Obj, Server, claim, node, pod, slice_of
@@ -274,12 +275,11 @@ async def test_the_rest_of_a_gang_is_found_in_its_namespace(server: Server, clus
     assert links(found.owners) == {"big": None}
 
 
-async def test_who_wants_no_owners_asks_for_none(
-    server: Server, client: Client, cluster: KubernetesCluster, asked: Asked
-) -> None:
+async def test_who_wants_no_owners_asks_for_none(server: Server, client: Client, asked: Asked) -> None:
     training(server)
-    found = await cluster.snapshot(Scope(DRIVER, "n1", owners=False))
+    found = await read_snapshot(client, server.clock, "v1", Scope(DRIVER, "n1", owners=False))
     assert (found.owners, found.gang_pods, names(found.pods)) == ((), (), ["big-0", "big-2"])
+    assert asked.for_("/resourceclaims")
     assert asked.for_("pytorchjobs") == []
 
 
@@ -360,3 +360,40 @@ async def test_a_cache_knows_the_same_owners_and_gangs(
     finally:
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
+
+
+async def test_owners_of_a_pod_that_joins_meanwhile_are_asked_for_too(
+    server: Server, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between the owners and the second look at the claims: what is read last is still claims."""
+    job, late = (of("Job", "batch/v1", put(server, JOBS, name)) for name in ("early", "late"))
+    first = put_pod(server, "early-0", "n1", job)
+    holding(server, first)
+    asked = Asked(client, monkeypatch)
+    call = client.call
+
+    async def spy(method: str, path: str, **how: Any) -> Any:
+        answer = await call(method, path, **how)
+        if path.endswith("/jobs/early") and len(asked.for_("/jobs/early")) == 1:
+            second = put_pod(server, "late-0", "n1", late)
+            joined = claim("team-a", "claim-0", [("n1", "gpu-0")], first, second)
+            server.set_status(CLAIMS, "team-a", "claim-0", joined["status"])
+        return answer
+
+    monkeypatch.setattr(client, "call", spy)
+    found = await read_snapshot(client, server.clock, "v1", Scope(DRIVER, "n1"), OwnerReader(client, server.clock))
+    assert links(found.owners) == {"early": None, "late": None}
+    assert names(found.pods) == ["early-0", "late-0"]
+
+
+async def test_where_nothing_changes_no_owner_is_asked_for_after_the_claims(
+    server: Server, client: Client, asked: Asked
+) -> None:
+    training(server)
+    await read_snapshot(client, server.clock, "v1", Scope(DRIVER, "n1"))
+    paths = [path for path, _ in asked.calls]
+    claims = [n for n, path in enumerate(paths) if path.endswith("/resourceclaims")]
+    owners = [n for n, path in enumerate(paths) if "jobs" in path or path.endswith("/team-a/pods")]
+    assert len(claims) == 2
+    assert len(owners) == 3  # the PyTorchJob; of the gang's namespace the pods, and a Job that was not in it
+    assert claims[0] < owners[0] < owners[-1] < claims[1]

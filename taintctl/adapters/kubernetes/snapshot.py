@@ -57,24 +57,25 @@ async def read_snapshot(
     pods = {p.metadata.uid: p for p in await _pods_on(client, nodes)}
     await _add_holders(client, pods, claims)
     reader = (owners or OwnerReader(client, clock)) if scope.owners else None
-    if reader is not None:
-        # Asked for now and remembered, so that little is left to ask once claims and pods are true together.
-        await reader.follow(pods[uid] for uid in holders(claims) if uid in pods)
+    # Before the claims are read again, so that nothing more is asked for once claims and pods are true together.
+    owned = _held(pods, claims)
+    ownerships = await _ownerships(reader, client, owned)
     for _ in range(ROUNDS):
         again = await _claims(client, resources, scope)
         if _versions(again) == _versions(claims):
             break
         claims = again
         await _add_holders(client, pods, claims)
-    held = [pods[uid] for uid in holders(claims) if uid in pods]
-    ownerships = await reader.of(held, partial(_pods_in, client)) if reader is not None else Ownerships((), ())
+    held = _held(pods, claims)
+    if held.keys() != owned.keys():
+        ownerships = await _ownerships(reader, client, held)
     return assemble(
         scope,
         slices=slices,
         claims=claims,
         pods=pods.values(),
         nodes=await _nodes(client, nodes | {p.spec.node_name for p in pods.values() if p.spec.node_name}),
-        budgets=await _budgets(client, {pod.metadata.namespace for pod in held}),
+        budgets=await _budgets(client, {pod.metadata.namespace for pod in held.values()}),
         classes=classes,
         taken_at=taken_at,
         live=True,
@@ -108,6 +109,17 @@ async def _pods_on(client: Client, nodes: frozenset[str]) -> list[Pod]:
         return (await client.list("/api/v1/pods", Pod, params={"fieldSelector": f"spec.nodeName={name}"})).items
 
     return [pod for found in await _each(on_node, nodes) for pod in found]
+
+
+def _held(pods: dict[str, Pod], claims: Iterable[ResourceClaim]) -> dict[str, Pod]:
+    """The pods that the claims are reserved for, by uid."""
+    return {uid: pods[uid] for uid in holders(claims) if uid in pods}
+
+
+async def _ownerships(reader: OwnerReader | None, client: Client, held: dict[str, Pod]) -> Ownerships:
+    if reader is None:
+        return Ownerships((), ())
+    return await reader.of(held.values(), partial(_pods_in, client))
 
 
 async def _pods_in(client: Client, namespaces: frozenset[str]) -> list[Pod]:
