@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Any
 
 from taintctl.api.approval import MaintenanceApproval
 from taintctl.api.check import FieldProblem, check
@@ -51,17 +52,17 @@ class Reader:
         live: bool,
         outcomes: tuple[EvictionOutcome, ...] = (),
     ) -> Observation:
-        """Reads run-independent facts in the order that loses nothing: rules first (what is), then policy and
-        approvals (what may be), then the cluster (whom it hits). Raises ClusterError where the rules can't be read:
-        to take them for missing would look like an operator's hand."""
+        """Reads facts in the order that loses nothing: rules first (what is), then policy, approvals and the other runs
+        (what may be), then the cluster (whom it hits). Raises ClusterError where the rules or the runs can't be read:
+        to take rules for missing would look like an operator's hand."""
         taken_at = self.clock.now()
         rules = await self.cluster.rules_of(run.metadata.uid)
         policy, policy_problem = await self._policy(run)
         approvals, verified, approvals_problem = await self._approvals(run)
-        plan, plan_problem, idle, whole_live = await self._cluster(run, live)
-        earlier: tuple[str, ...] = ()
+        runs: tuple[dict[str, Any], ...] = ()
         if run.status.phase in (None, Phase.PENDING, *TOWARDS_EVICTION):
-            earlier = await self._earlier_runs(run)
+            runs = await self.cluster.list(MaintenanceRun)
+        plan, plan_problem, idle, whole_live = await self._cluster(run, live)
         return Observation(
             run=run,
             problems=problems,
@@ -73,7 +74,7 @@ class Reader:
             plan=plan,
             plan_problem=plan_problem or approvals_problem,
             idleness=idle,
-            earlier_runs=earlier,
+            earlier_runs=_earlier_runs(run, runs),
             live=whole_live and approvals_problem is None,
             taken_at=taken_at,
             outcomes=outcomes,
@@ -151,34 +152,35 @@ class Reader:
                 return await self.cache.snapshot(scope)
         return await self.cluster.snapshot(scope)
 
-    async def _earlier_runs(self, run: MaintenanceRun) -> tuple[str, ...]:
-        """Runs that go first: those that hold rules, or were asked for before, for a device of this one's.
 
-        One that is Blocked and holds no rule holds nothing up; one that can't be read, and has rules, holds everything
-        up. A run that makes its dry run has passed that once, and another may have too, in the same moment or while
-        this one had no device: then whoever is further goes first, and of two that are as far the one that was asked
-        for before. So it is asked again at every look until the eviction, the gate's too.
-        """
-        found: list[str] = []
-        for raw in await self.cluster.list(MaintenanceRun):
-            other = check(MaintenanceRun, raw).obj
-            status = part(raw, "status")
-            if raw["metadata"]["uid"] == run.metadata.uid or status.get("phase") in ENDED:
-                continue
-            if other is None:
-                if status.get("rules"):
-                    found.append(raw["metadata"]["name"])
-                continue
-            before, holds = _order(other) < _order(run), bool(other.status.rules)
-            blocked = other.status.phase is Phase.BLOCKED
-            if run.status.phase in TOWARDS_EVICTION:
-                mine, its = _progress(run), _progress(other)
-                first = holds and not blocked and (its > mine or (its == mine and before))
-            else:
-                first = holds or (before and not blocked)
-            if first and overlaps(other.spec.target, run.spec.target):
-                found.append(other.name)
-        return tuple(sorted(found))
+def _earlier_runs(run: MaintenanceRun, others: Iterable[dict[str, Any]]) -> tuple[str, ...]:
+    """Runs that go first: those that hold rules, or were asked for before, for a device of this one's.
+
+    One that is Blocked and holds no rule holds nothing up; one that can't be read, and has rules, holds everything
+    up. A run that makes its dry run has passed that once, and another may have too, in the same moment or while
+    this one had no device: then whoever is further goes first, and of two that are as far the one that was asked
+    for before. So it is asked again at every look until the eviction, the gate's too.
+    """
+    found: list[str] = []
+    for raw in others:
+        other = check(MaintenanceRun, raw).obj
+        status = part(raw, "status")
+        if raw["metadata"]["uid"] == run.metadata.uid or status.get("phase") in ENDED:
+            continue
+        if other is None:
+            if status.get("rules"):
+                found.append(raw["metadata"]["name"])
+            continue
+        before, holds = _order(other) < _order(run), bool(other.status.rules)
+        blocked = other.status.phase is Phase.BLOCKED
+        if run.status.phase in TOWARDS_EVICTION:
+            mine, its = _progress(run), _progress(other)
+            first = holds and not blocked and (its > mine or (its == mine and before))
+        else:
+            first = holds or (before and not blocked)
+        if first and overlaps(other.spec.target, run.spec.target):
+            found.append(other.name)
+    return tuple(sorted(found))
 
 
 def _progress(run: MaintenanceRun) -> int:
