@@ -32,6 +32,9 @@ class PlannedDevice:
     """The node it is local to; empty for a device that is not."""
     published: bool = True
     """False: only allocations still name it, its slice is gone."""
+    pci_bus_id: str = ""
+    along: bool = False
+    """Not matched by the target itself: a device on the same hardware is (`target.partitions: Include`)."""
 
 
 @dataclass(frozen=True, order=True)
@@ -159,6 +162,8 @@ class Idleness:
     """Pods that are there and hold a target device (the monitors with adminAccess that tolerate left out)."""
     terminating: tuple[PodRef, ...] = ()
     """Those of them that are marked for deletion."""
+    devices: tuple[PlannedDevice, ...] = ()
+    """What is published now under the run's rules."""
 
 
 class PlanDevice(Model):

@@ -46,6 +46,7 @@ _KEPT = {
     "minItems",
     "maxItems",
     "maxProperties",
+    "minProperties",
     "minimum",
     "maximum",
     "x-kubernetes-preserve-unknown-fields",

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from taintctl.api.base import MAX_NODES
 from taintctl.api.objects import DeviceSelector, Pod, Snapshot
 from taintctl.api.plan import DeviceID, Plan, PlannedPod, PlannedRule, Problem
+from taintctl.api.pools import PoolKey, PublishedPool, published_pools
 from taintctl.api.reasons import PodEffect, Reason
 from taintctl.api.target import Target
 from taintctl.impact.allocations import Allocations, Hold, holds_as_extended, is_pod, selects
 from taintctl.impact.budgets import budgets_of
 from taintctl.impact.message import DryRunMessage
-from taintctl.impact.targets import PublishedPool, published_pools, resolve
+from taintctl.impact.targets import resolve
 from taintctl.impact.tolerations import NOT_REACHED, Fate, fate, worst
 
 
@@ -51,10 +52,9 @@ def build_plan(snapshot: Snapshot, target: Target, *, key: str, value: str) -> P
     pods = tuple(sorted(_planned(use) for use in uses.values()))
     counted = {pod.uid for pod in pods if pod.counted}
     budgets, multiple = budgets_of((use.pod for uid, use in uses.items() if uid in counted), snapshot.budgets)
-    pools = published_pools(snapshot)
+    pools = published_pools(snapshot.slices)
     rules = tuple(
-        _rule(selector, _predict(pools.values(), allocations, selector, key=key, value=value))
-        for selector in resolved.selectors
+        _rule(selector, _predict(pools, allocations, selector, key=key, value=value)) for selector in resolved.selectors
     )
     plan = Plan(
         devices=resolved.devices,
@@ -75,18 +75,22 @@ def build_plan(snapshot: Snapshot, target: Target, *, key: str, value: str) -> P
 
 def predict(snapshot: Snapshot, selector: DeviceSelector, *, key: str, value: str) -> DryRunMessage:
     """What the message of a rule with this selector must say (upstream countTaintedDevices and countPendingPods)."""
-    return _predict(published_pools(snapshot).values(), Allocations(snapshot), selector, key=key, value=value)
+    return _predict(published_pools(snapshot.slices), Allocations(snapshot), selector, key=key, value=value)
 
 
 def _predict(
-    pools: Iterable[PublishedPool], allocations: Allocations, selector: DeviceSelector, *, key: str, value: str
+    pools: Mapping[PoolKey, PublishedPool],
+    allocations: Allocations,
+    selector: DeviceSelector,
+    *,
+    key: str,
+    value: str,
 ) -> DryRunMessage:
-    published = sum(
-        selects(selector, device.id)
-        for pool in pools
-        if selector.driver in (None, pool.driver) and selector.pool in (None, pool.name)
-        for device, _ in pool.devices()
-    )
+    wanted: Iterable[PublishedPool] = pools.values()
+    if selector.driver is not None and selector.pool is not None:
+        own = pools.get((selector.driver, selector.pool))
+        wanted = () if own is None else (own,)
+    published = sum(selects(selector, device.id) for pool in wanted for device, _ in pool.devices())
     uses = _uses(allocations, (selector,), key=key, value=value)
     reached = [
         use.pod

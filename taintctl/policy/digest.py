@@ -20,8 +20,9 @@ _WORST_FIRST = tuple(PodEffect)
 
 
 def digest(plan: Plan, policy: EvictionPolicy, violations: Iterable[Violation] = (), *, run_uid: str = "") -> str:
-    """64 hex digits over what an approval is for: the run, the devices with their UUIDs, each pod's uid and effect, the
-    policy's uid and generation, and what is violated. Terminating pods are not in it: nothing happens to them.
+    """64 hex digits over what an approval is for: the run, the devices with their UUIDs and PCI addresses, each pod's
+    uid and effect, the policy's uid and generation, and what is violated. Terminating pods are not in it: nothing
+    happens to them.
     """
     return compact(plan, policy, violations, run_uid=run_uid).digest
 
@@ -34,7 +35,7 @@ def compact(
         digest="",
         policy_generation=policy.metadata.generation,
         policy_uid=policy.metadata.uid,
-        devices=_pack(_device(device) for device in plan.devices),
+        devices=_pack(parts for device in plan.devices for parts in (_device(device), _name(device))),
         pods={
             effect.value: packed
             for effect in PodEffect
@@ -67,9 +68,9 @@ def covers(
     *,
     run_uid: str = "",
 ) -> bool:
-    """Whether `plan` is the approved one or a smaller: same run, policy and generation; every device (with its UUID)
-    and every pod (uid) was in it, none with a worse effect; no new violation. What cannot be read, or does not fit its
-    own digest, covers nothing.
+    """Whether `plan` is the approved one or a smaller: same run, policy and generation; every device (with its UUID
+    and PCI address) and every pod (uid) was in it, none with a worse effect; no new violation. What cannot be read, or
+    does not fit its own digest, covers nothing.
 
     Worst first: Evicted (deleted at once, no budget asked), EvictedLater (the same, but with time to end by itself),
     NotReachedByTaint (taintctl evicts it, and a budget can say no), Tolerates (stays). Better is smaller.
@@ -102,6 +103,16 @@ def uncovered(approved: CompactPlan, plan: Plan, *, run_uid: str = "") -> frozen
     return frozenset(pod.uid for pod in pods if not _allows(allowed, pod) or not new.isdisjoint(pod.devices))
 
 
+def other_hardware(approved: CompactPlan, devices: Iterable[PlannedDevice]) -> tuple[PlannedDevice, ...]:
+    """Those of `devices` whose name was in the plan and stood for other hardware then (UUID or PCI address). Of a plan
+    that cannot be read, all."""
+    try:
+        known = _unpack(approved.devices)
+    except ValueError:
+        return tuple(devices)
+    return tuple(d for d in devices if _entry(_name(d)) in known and _entry(_device(d)) not in known)
+
+
 def _allowed(approved: CompactPlan) -> dict[bytes, PodEffect]:
     return {uid: PodEffect(effect) for effect, packed in approved.pods.items() for uid in _unpack(packed)}
 
@@ -112,7 +123,11 @@ def _allows(allowed: Mapping[bytes, PodEffect], pod: PlannedPod) -> bool:
 
 
 def _device(device: PlannedDevice) -> list[str]:
-    return [device.id.driver, device.id.pool, device.id.device, device.uuid]
+    return [*_name(device), device.uuid, device.pci_bus_id]
+
+
+def _name(device: PlannedDevice) -> list[str]:
+    return [device.id.driver, device.id.pool, device.id.device]
 
 
 def _violation(violation: Violation) -> str:

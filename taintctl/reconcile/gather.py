@@ -5,18 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
 from taintctl.api.approval import MaintenanceApproval
 from taintctl.api.check import FieldProblem, check
-from taintctl.api.objects import Snapshot
+from taintctl.api.objects import DeviceSelector, Snapshot
 from taintctl.api.plan import Idleness, Plan, Problem, Verdict
 from taintctl.api.policy import BUILT_IN_POLICY, EvictionPolicy
+from taintctl.api.pools import PoolKey
 from taintctl.api.reasons import ENDED, Phase, Reason
 from taintctl.api.rule import EvictionOutcome
 from taintctl.api.run import MaintenanceRun
 from taintctl.api.target import Target
-from taintctl.impact import build_plan, idleness
+from taintctl.impact import build_plan, idleness, may_mean, pools_meant, selects
 from taintctl.ports.clock import Clock
 from taintctl.ports.cluster import Cache, Cluster, Scope
 from taintctl.ports.errors import ClusterError
@@ -33,6 +35,17 @@ PAST_APPROVAL = frozenset({Phase.DRAINING, Phase.IN_MAINTENANCE, Phase.RELEASING
 
 TOWARDS_EVICTION = (Phase.DRY_RUN, Phase.AWAITING_APPROVAL, Phase.NOTICE, Phase.EVICTING)
 """The way to eviction, in its order: of two runs for one device the one that is further goes first."""
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """What one snapshot shows."""
+
+    idleness: Idleness
+    plan: Plan | None = None
+    problem: Problem | None = None
+    snapshot: Snapshot | None = None
+    live: bool = False
 
 
 @dataclass(frozen=True)
@@ -62,7 +75,7 @@ class Reader:
         runs: tuple[dict[str, Any], ...] = ()
         if run.status.phase in (None, Phase.PENDING, *TOWARDS_EVICTION):
             runs = await self.cluster.list(MaintenanceRun)
-        plan, plan_problem, idle, whole_live = await self._cluster(run, live)
+        seen = await self._cluster(run, live)
         return Observation(
             run=run,
             problems=problems,
@@ -71,11 +84,11 @@ class Reader:
             approvals=approvals,
             approvals_verified=verified,
             rules=rules,
-            plan=plan,
-            plan_problem=plan_problem or approvals_problem,
-            idleness=idle,
-            earlier_runs=_earlier_runs(run, runs),
-            live=whole_live and approvals_problem is None,
+            plan=seen.plan,
+            plan_problem=seen.problem or approvals_problem,
+            idleness=seen.idleness,
+            earlier_runs=_earlier_runs(run, runs, seen),
+            live=seen.live and approvals_problem is None,
             taken_at=taken_at,
             outcomes=outcomes,
             settings=self.settings,
@@ -114,26 +127,27 @@ class Reader:
             return (), None, Problem(Reason.CLUSTER_UNREADABLE, f"Approvals can't be read: {error.message}")
         return valid_approvals(found, run.name), verified, None
 
-    async def _cluster(self, run: MaintenanceRun, live: bool) -> tuple[Plan | None, Problem | None, Idleness, bool]:
+    async def _cluster(self, run: MaintenanceRun, live: bool) -> _Seen:
         """The plan and the idleness, from one snapshot."""
-        target = run.spec.target
-        if run.status.phase is not None and run.status.phase.ended:
-            return None, None, Idleness(Verdict.UNKNOWN, Reason.COMPLETED, "The run has ended."), True
-        eviction = run.status.eviction
-        known_nodes = frozenset(d.node for d in run.status.plan.devices if d.node) if run.status.plan else frozenset()
+        target, status = run.spec.target, run.status
+        if status.phase is not None and status.phase.ended:
+            return _Seen(Idleness(Verdict.UNKNOWN, Reason.COMPLETED, "The run has ended."), live=True)
+        eviction = status.eviction
+        known_nodes = frozenset(d.node for d in status.plan.devices if d.node) if status.plan else frozenset()
         known_nodes |= frozenset(eviction.nodes if eviction else ())
-        assert target.driver is not None
-        scope = Scope(driver=target.driver, pool=target.pool, nodes=tuple(sorted(known_nodes)))
+        # Also what the run's rules taint, should the target no longer mean it.
+        tainted = frozenset((rule.driver, rule.pool) for rule in status.rules)
+        scope = scope_of(target, pools=tainted, nodes=tuple(sorted(known_nodes)))
         try:
             snapshot = await self._snapshot(scope, live)
         except ClusterError as error:
             sentence = f"The cluster can't be read: {error.message}"
             problem = Problem(Reason.CLUSTER_UNREADABLE, sentence)
-            return None, problem, Idleness(Verdict.UNKNOWN, Reason.CLUSTER_UNREADABLE, sentence), False
+            return _Seen(Idleness(Verdict.UNKNOWN, Reason.CLUSTER_UNREADABLE, sentence), problem=problem)
         key, value = run.spec.taint.key, taint_value(run)
         planned = build_plan(snapshot, target, key=key, value=value)
         plan = planned if isinstance(planned, Plan) else None
-        selectors = [(rule.driver, rule.pool, rule.device) for rule in run.status.rules if rule.role == "taint"]
+        selectors = [(rule.driver, rule.pool, rule.device) for rule in status.rules if rule.role == "taint"]
         idle = idleness(
             snapshot,
             selectors or [(rule.driver, rule.pool, rule.device) for rule in plan.rules] if plan else selectors,
@@ -143,7 +157,8 @@ class Reader:
             evicting_since=eviction.started_at if eviction else None,
             proven_at=eviction.idle_proven_at if eviction else None,
         )
-        return plan, planned if isinstance(planned, Problem) else None, idle, snapshot.live
+        problem_ = planned if isinstance(planned, Problem) else None
+        return _Seen(idle, plan=plan, problem=problem_, snapshot=snapshot, live=snapshot.live)
 
     async def _snapshot(self, scope: Scope, live: bool) -> Snapshot:
         if not live and self.cache is not None:
@@ -153,7 +168,7 @@ class Reader:
         return await self.cluster.snapshot(scope)
 
 
-def _earlier_runs(run: MaintenanceRun, others: Iterable[dict[str, Any]]) -> tuple[str, ...]:
+def _earlier_runs(run: MaintenanceRun, others: Iterable[dict[str, Any]], seen: _Seen) -> tuple[str, ...]:
     """Runs that go first: those that hold rules, or were asked for before, for a device of this one's.
 
     One that is Blocked and holds no rule holds nothing up; one that can't be read, and has rules, holds everything
@@ -178,7 +193,7 @@ def _earlier_runs(run: MaintenanceRun, others: Iterable[dict[str, Any]]) -> tupl
             first = holds and not blocked and (its > mine or (its == mine and before))
         else:
             first = holds or (before and not blocked)
-        if first and overlaps(other.spec.target, run.spec.target):
+        if first and _meet(other, run, seen):
             found.append(other.name)
     return tuple(sorted(found))
 
@@ -193,13 +208,38 @@ def _order(run: MaintenanceRun) -> tuple[str, str]:
     return (created.isoformat() if created else "", run.name)
 
 
-def overlaps(one: Target, other: Target) -> bool:
-    """Whether two targets can mean one device. A criterion that is absent means any."""
+def _meet(other: MaintenanceRun, run: MaintenanceRun, seen: _Seen) -> bool:
+    """Whether the other run has a device of this one's plan under a rule, or its target means one, or the hardware of
+    one. Without a plan: whether their targets can mean one device by name."""
+    if seen.plan is None or seen.snapshot is None:
+        return overlap(other.spec.target, run.spec.target)
+    rules = [DeviceSelector(driver=r.driver, pool=r.pool, device=r.device) for r in other.status.rules]
+    devices = seen.plan.devices
+    return any(selects(rule, device.id) for rule in rules for device in devices) or may_mean(
+        seen.snapshot, other.spec.target, devices
+    )
+
+
+def overlap(one: Target, other: Target) -> bool:
+    """Whether two targets can mean one device, by its name. A criterion that is absent means any."""
 
     def meets(a: str | None, b: str | None) -> bool:
         return a is None or b is None or a == b
 
     return meets(one.driver, other.driver) and meets(one.pool, other.pool) and meets(one.device, other.device)
+
+
+def scope_of(target: Target, *, pools: frozenset[PoolKey] = frozenset(), nodes: tuple[str, ...] = ()) -> Scope:
+    """What of a cluster has to be read to plan for a target."""
+    narrower = target.device is not None or target.by_attribute
+    return Scope(
+        driver=target.driver,
+        pool=target.pool,
+        node_selector=target.node_selector,
+        pick=partial(pools_meant, target) if narrower else None,
+        pools=pools,
+        nodes=nodes,
+    )
 
 
 def valid_approvals(raws: Iterable[dict[str, object]], run_name: str) -> tuple[MaintenanceApproval, ...]:

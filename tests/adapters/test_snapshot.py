@@ -61,13 +61,58 @@ async def test_a_pool_brings_its_holders_their_neighbours_nodes_and_budgets(
     found = await cluster.snapshot(Scope(DRIVER, "n1"))
     assert found.live
     assert before <= found.taken_at <= server.clock.now()
-    # whether a target is the whole driver needs all of its slices
-    assert names(found.slices) == [f"n{n}-{DRIVER}" for n in range(3)]
+    assert names(found.slices) == [f"n1-{DRIVER}"]
+    # whether a target is the whole driver needs to know how large that is
+    assert found.published == {DRIVER: 12}
     assert names(found.claims) == ["claim-1"]
     assert names(found.pods) == ["agent-1", "user-1"]
     assert names(found.nodes) == ["n1"]
     assert names(found.budgets) == ["budget-1"]
     assert names(found.classes) == [DRIVER]
+
+
+async def test_labels_of_nodes_bring_the_pools_that_are_local_to_them(
+    server: Server, cluster: KubernetesCluster
+) -> None:
+    fill(server)
+    server.put(NODES, {**node("n7"), "metadata": {"name": "n7", "labels": {"zone": "a"}}})
+    server.put(SLICES, slice_of("n7"))
+    server.put(SLICES, slice_of("n7", driver="nic.example.com"))
+    found = await cluster.snapshot(Scope(node_selector={"zone": "a"}))
+    assert names(found.slices) == [f"n7-{DRIVER}", "n7-nic.example.com"]
+    assert names(found.nodes) == ["n7"]
+    assert (found.claims, found.pods) == ((), ())
+    assert found.published == {DRIVER: 16, "nic.example.com": 8}
+    of_one = await cluster.snapshot(Scope(DRIVER, node_selector={"zone": "a"}))
+    assert names(of_one.slices) == [f"n7-{DRIVER}"]
+    assert (await cluster.snapshot(Scope(node_selector={"zone": "b"}))).slices == ()
+
+
+async def test_pools_are_picked_among_those_that_driver_and_labels_leave(
+    server: Server, cluster: KubernetesCluster
+) -> None:
+    fill(server)
+    seen: list[tuple[str, str]] = []
+
+    def pick(pools: Any, classes: Any) -> frozenset[tuple[str, str]]:
+        seen.extend(sorted(pools))
+        assert names(classes) == [DRIVER]
+        return frozenset({(DRIVER, "n2")})
+
+    found = await cluster.snapshot(Scope(DRIVER, pick=pick))
+    assert seen == [(DRIVER, "n0"), (DRIVER, "n1"), (DRIVER, "n2")]
+    assert names(found.slices) == [f"n2-{DRIVER}"]
+    assert names(found.claims) == ["claim-2"]
+    kept = await cluster.snapshot(Scope(DRIVER, pick=pick, pools=frozenset({(DRIVER, "n0")})))
+    assert names(kept.claims) == ["claim-0", "claim-2"]
+
+
+async def test_a_pool_that_only_allocations_name_is_in_reach(server: Server, cluster: KubernetesCluster) -> None:
+    fill(server)
+    server.store.delete(SLICES, None, f"n1-{DRIVER}")
+    assert names((await cluster.snapshot(Scope(DRIVER, pick=lambda *_: frozenset()))).claims) == ["claim-1"]
+    assert names((await cluster.snapshot(Scope(DRIVER, "n1"))).claims) == ["claim-1"]
+    assert (await cluster.snapshot(Scope(DRIVER, "n2", pick=lambda *_: frozenset()))).claims == ()
 
 
 async def test_a_driver_brings_all_of_its_pools(server: Server, cluster: KubernetesCluster) -> None:
@@ -128,7 +173,7 @@ async def test_slices_are_found_where_the_server_does_not_select_by_driver(
 ) -> None:
     fill(server)
     server.faults.fail(400, verbs=["list"], resources=[SLICES], times=1)
-    assert len((await cluster.snapshot(Scope(DRIVER, "n1"))).slices) == 3
+    assert names((await cluster.snapshot(Scope(DRIVER))).slices) == [f"n{n}-{DRIVER}" for n in range(3)]
 
 
 async def snapshot_while(server: Server, monkeypatch: pytest.MonkeyPatch, url: str, change: Any) -> Snapshot:

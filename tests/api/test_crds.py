@@ -248,6 +248,10 @@ def test_the_names_of_python_are_no_fields_of_the_api(store: Store) -> None:
 
 
 def test_a_failure_named_twice_is_refused_by_both(store: Store) -> None:
+    run = a_run(target={"uuids": ["GPU-1", "GPU-1"]})
+    assert [str(p) for p in check(MaintenanceRun, run).problems] == ["spec.target.uuids: names one UUID twice"]
+    with pytest.raises(ApiError, match=r"spec\.target\.uuids\[1\]: Duplicate value"):
+        store.create(RUNS, run)
     policy = a_policy(rollbackOn=["Cancelled", "Cancelled"])
     assert [str(p) for p in check(EvictionPolicy, policy).problems] == ["spec.rollbackOn: names one failure twice"]
     with pytest.raises(ApiError, match=r"spec\.rollbackOn\[1\]: Duplicate value"):

@@ -42,6 +42,7 @@ from taintctl.api.objects import (
     Snapshot,
     Toleration,
 )
+from taintctl.api.pools import devices_published
 
 RECORDINGS = Path(__file__).parent.parent / "recordings"
 NOW = datetime(2026, 12, 1, 21, 0, tzinfo=UTC)
@@ -72,8 +73,10 @@ def messages(name: str) -> list[tuple[str, dict[str, str] | None, str]]:
 def recorded_snapshot() -> Snapshot:
     """The cluster of 01-objects.json, as the control plane stored it."""
     lists = {entry["request"]["path"].rsplit("/", 1)[-1]: entry["response"]["items"] for entry in entries("01-objects")}
+    slices = tuple(msgspec.convert(item, ResourceSlice, strict=False) for item in lists["resourceslices"])
     return Snapshot(
-        slices=tuple(msgspec.convert(item, ResourceSlice, strict=False) for item in lists["resourceslices"]),
+        slices=slices,
+        published=devices_published(slices),
         claims=tuple(msgspec.convert(item, ResourceClaim, strict=False) for item in lists["resourceclaims"]),
         pods=tuple(msgspec.convert(item, Pod, strict=False) for item in lists["pods"]),
         nodes=tuple(msgspec.convert(item, Node, strict=False) for item in lists["nodes"]),
@@ -94,7 +97,15 @@ def snapshot(
     classes: tuple[DeviceClass, ...] = (),
 ) -> Snapshot:
     return Snapshot(
-        slices=slices, claims=claims, pods=pods, nodes=nodes, budgets=budgets, classes=classes, taken_at=NOW, live=True
+        slices=slices,
+        published=devices_published(slices),
+        claims=claims,
+        pods=pods,
+        nodes=nodes,
+        budgets=budgets,
+        classes=classes,
+        taken_at=NOW,
+        live=True,
     )
 
 

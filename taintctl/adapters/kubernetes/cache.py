@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Callable, Iterable
 from contextlib import aclosing
 from datetime import datetime, timedelta
@@ -19,12 +20,16 @@ from taintctl.adapters.kubernetes.index import Index
 from taintctl.adapters.kubernetes.selection import (
     Kept,
     assemble,
+    chosen_pools,
+    has_labels,
     holders,
     involved_nodes,
+    kept_slices,
     key,
     lean,
     pools_of,
     slice_nodes,
+    unpublished,
 )
 from taintctl.adapters.kubernetes.status import Expired
 from taintctl.adapters.kubernetes.watch import watch
@@ -37,6 +42,7 @@ from taintctl.api.objects import (
     ResourceSlice,
     Snapshot,
 )
+from taintctl.api.pools import PoolKey, devices_published, pool_key, published_pools
 from taintctl.ports.clock import Clock
 from taintctl.ports.cluster import Scope
 from taintctl.ports.errors import ClusterError, Unavailable
@@ -45,7 +51,6 @@ log = logging.getLogger("taintctl.cache")
 
 K = TypeVar("K", bound=Kept)
 Key = tuple[str, str]
-PoolKey = tuple[str, str]
 OnChange = Callable[[str, str], None]
 """Called with driver and pool of devices whose slices, claims, pods or nodes changed. Budgets and classes call nobody:
 a run that is blocked by a budget looks again by itself."""
@@ -137,12 +142,14 @@ class LeanCache:
             "/apis/policy/v1/poddisruptionbudgets", PodDisruptionBudget, lambda _old, _new: None
         )
         self._classes: Mirror[DeviceClass] = mirror(f"{resources}/deviceclasses", DeviceClass, lambda _old, _new: None)
-        self._claims_by_driver: Index[str] = Index()
+        self._devices_of: dict[PoolKey, int] = {}
+        self._published: Counter[str] = Counter()
         self._claims_by_pool: Index[PoolKey] = Index()
         self._claims_by_holder: Index[str] = Index()
         self._pods_by_uid: Index[str] = Index()
         self._pods_by_node: Index[str] = Index()
         self._slices_by_driver: Index[str] = Index()
+        self._slices_by_pool: Index[PoolKey] = Index()
         self._slices_by_node: Index[str] = Index()
 
     @property
@@ -167,20 +174,26 @@ class LeanCache:
         oldest = self._oldest()
         if oldest is None:
             raise Unavailable("The cache is not filled yet; it will be once the API server has answered every list.")
-        slices = [self._slices.objects[k] for k in self._slices_by_driver.get(scope.driver)]
-        claim_keys = (
-            self._claims_by_driver.get(scope.driver)
-            if scope.pool is None
-            else self._claims_by_pool.get((scope.driver, scope.pool))
-        )
-        claims = [self._claims.objects[k] for k in claim_keys]
+        selected = self._selected_nodes(scope)
+        slices = self._in_whole_pools(self._candidates(scope, selected))
+        chosen = chosen_pools(scope, published_pools(slices), self._classes.objects.values(), selected)
+        kept = kept_slices(slices, chosen, scope)
+        if not kept and scope.driver is not None:
+            kept = kept_slices([self._slices.objects[k] for k in self._slices_by_driver.get(scope.driver)], (), scope)
+        claims = [
+            self._claims.objects[k]
+            for k in {k for pool in chosen | self._unpublished(scope) for k in self._claims_by_pool.get(pool)}
+        ]
         held = {k for uid in holders(claims) for k in self._pods_by_uid.get(uid)}
-        around = {k for node in involved_nodes(slices, scope) for k in self._pods_by_node.get(node)}
+        local = involved_nodes(kept, chosen, scope)
+        around = {k for node in local for k in self._pods_by_node.get(node)}
         pods = [self._pods.objects[k] for k in held | around]
-        names = {p.spec.node_name for p in pods} | involved_nodes(slices, scope)
+        names = {p.spec.node_name for p in pods} | local
         return assemble(
             scope,
-            slices=slices,
+            chosen=chosen,
+            slices=kept,
+            published=dict(self._published),
             claims=claims,
             pods=pods,
             nodes=[node for name in names if (node := self._nodes.objects.get(("", name or ""))) is not None],
@@ -190,13 +203,54 @@ class LeanCache:
             live=False,
         )
 
+    def _selected_nodes(self, scope: Scope) -> frozenset[str] | None:
+        if scope.node_selector is None:
+            return None
+        nodes = self._nodes.objects.values()
+        return frozenset(node.metadata.name for node in nodes if has_labels(node, scope.node_selector))
+
+    def _candidates(self, scope: Scope, selected: frozenset[str] | None) -> Iterable[Key]:
+        """The slices to look at, by the narrowest index that fits."""
+        named = [k for pool in scope.pools for k in self._slices_by_pool.get(pool)]
+        if scope.driver is not None and scope.pool is not None:
+            return [*named, *self._slices_by_pool.get((scope.driver, scope.pool))]
+        if selected is not None:
+            return [*named, *(k for name in selected for k in self._slices_by_node.get(name))]
+        if scope.driver is not None:
+            return [*named, *self._slices_by_driver.get(scope.driver)]
+        return list(self._slices.objects)
+
+    def _in_whole_pools(self, keys: Iterable[Key]) -> list[ResourceSlice]:
+        pools = {pool_key(self._slices.objects[k]) for k in keys}
+        return [self._slices.objects[k] for pool in pools for k in self._slices_by_pool.get(pool)]
+
+    def _unpublished(self, scope: Scope) -> frozenset[PoolKey]:
+        """Pools that only allocations name."""
+        if scope.driver is not None and scope.pool is not None:
+            pools: Iterable[PoolKey] = ((scope.driver, scope.pool),)
+        else:
+            pools = self._claims_by_pool
+        return frozenset(pool for pool in pools if unpublished(scope, pool, self._slices_by_pool))
+
     def _slice(self, old: ResourceSlice | None, new: ResourceSlice | None) -> None:
         self._slices_by_driver.move(old, new, lambda s: (s.spec.driver,))
+        self._slices_by_pool.move(old, new, lambda s: (pool_key(s),))
+        for pool in {pool_key(s) for s in (old, new) if s is not None}:
+            self._count(pool)
         self._slices_by_node.move(old, new, slice_nodes)
         self._tell((s.spec.driver, s.spec.pool.name) for s in (old, new) if s is not None)
 
+    def _count(self, pool: PoolKey) -> None:
+        """How many devices the pool publishes now."""
+        driver, _ = pool
+        count = devices_published(self._slices.objects[k] for k in self._slices_by_pool.get(pool)).get(driver, 0)
+        self._published[driver] += count - self._devices_of.pop(pool, 0)
+        if pool in self._slices_by_pool:
+            self._devices_of[pool] = count
+        if driver not in self._slices_by_driver:
+            del self._published[driver]
+
     def _claim(self, old: ResourceClaim | None, new: ResourceClaim | None) -> None:
-        self._claims_by_driver.move(old, new, lambda c: (driver for driver, _pool in pools_of(c)))
         self._claims_by_pool.move(old, new, pools_of)
         self._claims_by_holder.move(old, new, lambda c: holders((c,)))
         self._tell(pool for c in (old, new) if c is not None for pool in pools_of(c))

@@ -12,11 +12,18 @@ after `taken_at` is the next look's.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TypeVar
 
 from taintctl.adapters.kubernetes.client import Client, path
-from taintctl.adapters.kubernetes.selection import assemble, holders, in_scope, involved_nodes
+from taintctl.adapters.kubernetes.selection import (
+    assemble,
+    chosen_pools,
+    holders,
+    in_scope,
+    involved_nodes,
+    kept_slices,
+)
 from taintctl.api.objects import (
     ConsumerReference,
     DeviceClass,
@@ -27,6 +34,7 @@ from taintctl.api.objects import (
     ResourceSlice,
     Snapshot,
 )
+from taintctl.api.pools import devices_published, published_pools
 from taintctl.ports.clock import Clock
 from taintctl.ports.cluster import Scope
 from taintctl.ports.errors import ClusterError, Invalid
@@ -47,12 +55,19 @@ async def read_snapshot(client: Client, clock: Clock, version: str, scope: Scope
     taken_at = clock.now()
     slices = await _slices(client, resources, scope.driver)
     classes = (await client.list(resources + "/deviceclasses", DeviceClass)).items
-    claims = await _claims(client, resources, scope)
-    nodes = involved_nodes(slices, scope)
+    pools = published_pools(slices)
+    chosen = chosen_pools(scope, pools, classes, await _selected_nodes(client, scope.node_selector))
+
+    async def in_reach() -> tuple[ResourceClaim, ...]:
+        found = await client.list(resources + "/resourceclaims", ResourceClaim)
+        return tuple(c for c in found.items if in_scope(c, scope, chosen, pools))
+
+    claims = await in_reach()
+    nodes = involved_nodes(slices, chosen, scope)
     pods = {p.metadata.uid: p for p in await _pods_on(client, nodes)}
     await _add_holders(client, pods, claims)
     for _ in range(ROUNDS):
-        again = await _claims(client, resources, scope)
+        again = await in_reach()
         if _versions(again) == _versions(claims):
             break
         claims = again
@@ -60,7 +75,9 @@ async def read_snapshot(client: Client, clock: Clock, version: str, scope: Scope
     reserved = holders(claims)
     return assemble(
         scope,
-        slices=slices,
+        chosen=chosen,
+        slices=kept_slices(slices, chosen, scope),
+        published=devices_published(slices),
         claims=claims,
         pods=pods.values(),
         nodes=await _nodes(client, nodes | {p.spec.node_name for p in pods.values() if p.spec.node_name}),
@@ -71,17 +88,23 @@ async def read_snapshot(client: Client, clock: Clock, version: str, scope: Scope
     )
 
 
-async def _slices(client: Client, resources: str, driver: str) -> tuple[ResourceSlice, ...]:
+async def _slices(client: Client, resources: str, driver: str | None) -> tuple[ResourceSlice, ...]:
     url = resources + "/resourceslices"
-    try:
-        return (await client.list(url, ResourceSlice, params={"fieldSelector": f"spec.driver={driver}"})).items
-    except Invalid:  # a server that does not select by this field; `assemble` keeps the driver's
+    if driver is None:
         return (await client.list(url, ResourceSlice)).items
+    try:
+        found = (await client.list(url, ResourceSlice, params={"fieldSelector": f"spec.driver={driver}"})).items
+    except Invalid:  # a server that does not select by this field
+        found = (await client.list(url, ResourceSlice)).items
+    return tuple(item for item in found if item.spec.driver == driver)
 
 
-async def _claims(client: Client, resources: str, scope: Scope) -> tuple[ResourceClaim, ...]:
-    found = await client.list(resources + "/resourceclaims", ResourceClaim)
-    return tuple(c for c in found.items if in_scope(c, scope))
+async def _selected_nodes(client: Client, wanted: Mapping[str, str] | None) -> frozenset[str] | None:
+    if wanted is None:
+        return None
+    selector = ",".join(f"{name}={value}" for name, value in sorted(wanted.items()))
+    found = await client.list("/api/v1/nodes", Node, params={"labelSelector": selector})
+    return frozenset(node.metadata.name for node in found.items)
 
 
 def _versions(claims: Iterable[ResourceClaim]) -> frozenset[tuple[str, str]]:

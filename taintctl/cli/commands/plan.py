@@ -24,7 +24,7 @@ from taintctl.cli.views import plan as plan_view
 from taintctl.cli.views.run import target_text
 from taintctl.impact import build_plan
 from taintctl.policy import Evaluation, digest, evaluate, people_needed
-from taintctl.ports.cluster import Scope
+from taintctl.reconcile.gather import scope_of
 
 DEFAULT_TIME = timedelta(hours=1)
 """How long a run is taken to have where neither a window nor a file says it: what `taintctl start` takes too."""
@@ -65,7 +65,7 @@ class _DeviceRow:
 
 
 def _usage(**given: Any) -> None:
-    target = target_of(given["driver"], given["pool"], given["device"], given["whole_driver"])
+    target = target_of(given)
     if sum(map(bool, (target, given["window"], given["filename"]))) > 1:
         raise click.UsageError("give one of: target flags, --window, -f")
     if not given["window"] and not given["filename"]:
@@ -81,14 +81,11 @@ def _usage(**given: Any) -> None:
 @partial(on_cluster, usage=_usage)
 async def plan(
     session: Session,
-    driver: str | None,
-    pool: str | None,
-    device: str | None,
-    whole_driver: bool,
     window: str | None,
     filename: str | None,
     policy: str | None,
     output: str,
+    **given: Any,
 ) -> int:
     """What a target would hit: devices, pods by what would happen to them, budgets, counts against limits, and
     whether somebody would be asked. Changes nothing, and makes no rule.
@@ -104,7 +101,7 @@ async def plan(
     elif filename:
         template = from_file(filename)
     else:
-        template = from_flags(target_of(driver, pool, device, whole_driver))
+        template = from_flags(target_of(given))
     judged = await judge(session, template, policy)
     if output in ("json", "yaml"):
         emit(document(judged), output)
@@ -117,8 +114,7 @@ async def judge(session: Session, template: Template, policy_name: str | None) -
     """Reads the cluster live and plans as the controller does. Raises Failure where there can be no plan."""
     policy = await session.policy(policy_name or template.spec.policy_name)
     target = template.spec.target
-    assert target.driver is not None
-    snapshot = await session.cluster.snapshot(Scope(driver=target.driver, pool=target.pool))
+    snapshot = await session.cluster.snapshot(scope_of(target))
     taint = template.spec.taint
     value = taint.value if taint.value is not None else NO_RUN_YET
     found = build_plan(snapshot, target, key=taint.key, value=value)
