@@ -170,7 +170,8 @@ def _verdict(judged: Judged) -> Line:
 
 def _device(found: PlannedDevice) -> _DeviceRow:
     node = found.node if found.published else f"{found.node} (no longer published)".strip()
-    return _DeviceRow(found.id.pool, found.id.device, found.uuid, node)
+    device = f"{found.id.device} (same hardware)" if found.along else found.id.device
+    return _DeviceRow(found.id.pool, device, found.uuid, node)
 
 
 def _notes(plan: Plan) -> dict[str, str]:
@@ -204,6 +205,8 @@ def document(judged: Judged) -> dict[str, Any]:
                 "uuid": d.uuid,
                 "node": d.node,
                 "published": d.published,
+                "pciBusID": d.pci_bus_id,
+                "along": d.along,
             }
             for d in plan.devices
         ],
