@@ -217,7 +217,7 @@ def test_a_plan_that_policy_forbids_is_exit_status_1(controlled: Lab, capsys: Ca
         (("plan", "--pool", "x"), 2, "spec.target: pool and device need a driver"),
         (("plan", "--device-class", "none"), 1, "DeviceClassNotFound: There is no DeviceClass none"),
         (("plan", "--uuid", "GPU-typo"), 1, "NoDevices: None of the "),
-        (("plan", "--selector", "device.driver"), 1, "SelectorFailed: target.selectors[0] cannot be decided for device"),
+        (("plan", "--selector", "device.driver"), 1, "SelectorFailed: target.selectors[0] cannot be decided for"),
         (("plan", "--driver", "GPU!"), 2, "spec.target.driver"),
         (("plan", "--driver", "d", "--window", "w"), 2, "give one of"),
         (("plan", "--window", "nightly"), 1, "there is no MaintenanceWindow nightly; `taintctl status` lists"),
