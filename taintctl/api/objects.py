@@ -191,6 +191,8 @@ class Container(Object, frozen=True):
 
 class PodSpec(Object, frozen=True):
     node_name: str | None = None
+    priority: int | None = None
+    priority_class_name: str | None = None
     containers: tuple[Container, ...] | None = None
     init_containers: tuple[Container, ...] | None = None
 
@@ -235,6 +237,10 @@ class Node(Object, frozen=True):
     @property
     def ready(self) -> ObjectCondition | None:
         return next((c for c in self.status.conditions or () if c.type == "Ready"), None)
+
+
+class Namespace(Object, frozen=True):
+    metadata: Meta
 
 
 class LabelSelectorRequirement(Object, frozen=True):
@@ -315,19 +321,25 @@ class ListMeta(Object, frozen=True):
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     """What of the cluster one plan is made from.
 
-    `slices` holds every slice of each pool that it holds one of, and `published` says how many devices each driver
-    publishes in all (newest generations). `pods` holds at least the pods that the claims' `reservedFor` name and those
-    on the target devices' nodes; a reserved pod that is not in it does not exist. `taken_at` is when the oldest part
-    was read, by our clock;
+    `slices` holds every slice of each pool that it holds one of, and `published` says how many devices each pool of the
+    drivers publishes (driver and pool; newest generations). `pods` holds at least the pods that the claims'
+    `reservedFor` name and those on the target devices' nodes; a reserved pod that is not in it does not exist.
+    `taken_at` is when the oldest part was read, by our clock;
     `live` says that nothing of it came from a cache.
     """
 
     slices: tuple[ResourceSlice, ...]
-    published: dict[str, int]
+    published: dict[tuple[str, str], int]
     claims: tuple[ResourceClaim, ...]
     pods: tuple[Pod, ...]
     nodes: tuple[Node, ...]
     budgets: tuple[PodDisruptionBudget, ...]
     classes: tuple[DeviceClass, ...]
+    namespaces: tuple[Namespace, ...] = ()
+    """Those of the pods that the claims are reserved for."""
     taken_at: datetime
     live: bool
+
+    def devices_of(self, driver: str | None) -> int:
+        """How many devices the driver (None: every driver in it) publishes in all."""
+        return sum(count for (of, _), count in self.published.items() if driver in (None, of))

@@ -56,10 +56,20 @@ class PlannedPod:
     terminating: bool = False
     admin_access: bool = False
     """Holds target devices only with adminAccess (monitors): if it tolerates too, it does not keep a device busy."""
+    priority: int = 0
+    priority_class: str = ""
+    labels: tuple[tuple[str, str], ...] = ()
+    namespace_labels: tuple[tuple[str, str], ...] | None = None
+    """None: the namespace could not be found."""
 
     @property
     def key(self) -> str:
         return f"{self.namespace}/{self.name}"
+
+    @property
+    def keeps_device(self) -> bool:
+        """It stays under the taint and is no monitor: its devices are not idle while it is there."""
+        return self.effect is PodEffect.TOLERATES and not self.terminating and not self.admin_access
 
     @property
     def counted(self) -> bool:
@@ -90,6 +100,10 @@ class Budget:
     needed: int
 
 
+PROTECTED = "protected"
+"""The check whose violations a Break approval lifts; no other is lifted by anybody."""
+
+
 @dataclass(frozen=True, order=True)
 class Violation:
     """Why policy does not let the plan pass, as people read it."""
@@ -98,6 +112,12 @@ class Violation:
     limit: str
     actual: str
     message: str
+    pods: tuple[str, ...] = ()
+    """For `protected`: the uids of all the pods it is about, which is what a Break approval lets go."""
+
+    @property
+    def breakable(self) -> bool:
+        return self.check == PROTECTED
 
 
 @dataclass(frozen=True)
@@ -118,7 +138,16 @@ class Plan:
     budgets: tuple[Budget, ...] = ()
     multiple_budgets: tuple[str, ...] = ()
     """Pods (namespace/name) that more than one budget selects: the Eviction API answers 500 for them for ever."""
+    published: int = 0
+    """How many devices the drivers of its devices publish: what a percentage is of."""
+    elsewhere: int = 0
+    """How many devices of these drivers, other than its own, other runs keep out of service."""
     computed_at: datetime | None = None
+
+    @property
+    def unavailable(self) -> int:
+        """Devices out of service while this plan is carried out: its own, and those that other runs keep out."""
+        return len(self.devices) + self.elsewhere
 
     @property
     def counted_pods(self) -> tuple[PlannedPod, ...]:
@@ -184,6 +213,10 @@ class PlanPod(Model):
 
 class PlanCounts(Model):
     devices: int = 0
+    unavailable: int = 0
+    """Devices out of service with this plan, over all runs; those alone where the policy does not ask for it."""
+    published: int = 0
+    """Devices that the driver publishes."""
     pods: int = 0
     """Evicted, EvictedLater and NotReachedByTaint."""
     namespaces: int = 0

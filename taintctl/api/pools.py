@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
@@ -63,12 +62,9 @@ def published_pools(slices: Iterable[ResourceSlice]) -> dict[PoolKey, PublishedP
     return pools
 
 
-def devices_published(slices: Iterable[ResourceSlice]) -> dict[str, int]:
-    """How many devices each driver publishes."""
-    count: Counter[str] = Counter()
-    for (driver, _), pool in published_pools(slices).items():
-        count[driver] += sum(len(s.spec.devices or ()) for s in pool.slices)
-    return dict(count)
+def pool_sizes(slices: Iterable[ResourceSlice]) -> dict[PoolKey, int]:
+    """How many devices each pool publishes."""
+    return {key: sum(len(s.spec.devices or ()) for s in pool.slices) for key, pool in published_pools(slices).items()}
 
 
 def text_attribute(driver: str, device: SliceDevice, name: str) -> str:

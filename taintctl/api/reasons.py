@@ -143,6 +143,7 @@ class Reason(StrEnum):
     NOT_AN_APPROVER = "NotAnApprover"
     OTHER_PLAN = "OtherPlan"
     SAME_APPROVER = "SameApprover"
+    SELF_APPROVAL = "SelfApproval"
     NO_SUCH_RUN = "NoSuchRun"
     RUN_ENDED = "RunEnded"
     # windows

@@ -127,15 +127,11 @@ class Target(SpecModel):
         return bool(self.device_class_name or self.selectors or self.uuids)
 
 
-TaintKey = Annotated[
-    str,
-    Field(
-        min_length=1,
-        max_length=317,
-        pattern=r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$",
-    ),
-]
-TaintValue = LabelValue
+_DOMAIN = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*"
+KEY_PATTERN = rf"^({_DOMAIN}/)?[A-Za-z0-9]([-A-Za-z0-9_.]{{0,61}}[A-Za-z0-9])?$"
+"""Of a taint's key, and of a label's."""
+TaintKey = Annotated[str, Field(min_length=1, max_length=317, pattern=KEY_PATTERN)]
+TaintValue = Annotated[str, Field(max_length=63, pattern=r"^([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?$")]
 
 
 class Taint(SpecModel):

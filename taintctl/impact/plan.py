@@ -14,7 +14,7 @@ from taintctl.api.target import Target
 from taintctl.impact.allocations import Allocations, Hold, holds_as_extended, is_pod, selects
 from taintctl.impact.budgets import budgets_of
 from taintctl.impact.message import DryRunMessage
-from taintctl.impact.targets import resolve
+from taintctl.impact.targets import out_elsewhere, resolve
 from taintctl.impact.tolerations import NOT_REACHED, Fate, fate, worst
 
 
@@ -27,8 +27,11 @@ class _Use:
     fates: list[Fate] = field(default_factory=list)
 
 
-def build_plan(snapshot: Snapshot, target: Target, *, key: str, value: str) -> Plan | Problem:
-    """What a NoExecute taint `key=value` on the target's devices would do, or why that cannot be said.
+def build_plan(
+    snapshot: Snapshot, target: Target, *, key: str, value: str, others: Sequence[DeviceSelector] = ()
+) -> Plan | Problem:
+    """What a NoExecute taint `key=value` on the target's devices would do, or why that cannot be said. `others` are the
+    selectors of rules with which other runs keep devices out of service.
 
     Pods that are finished (Succeeded, Failed) and still hold a claim are in it: the control plane counts and deletes
     them like any other (upstream podEvictionTime asks no phase). Pods that are not bound yet are in it too, since
@@ -49,19 +52,23 @@ def build_plan(snapshot: Snapshot, target: Target, *, key: str, value: str) -> P
                         f"free {hold.device} from it first.",
                     )
     uses = _uses(allocations, resolved.selectors, key=key, value=value)
-    pods = tuple(sorted(_planned(use) for use in uses.values()))
+    labels = {n.metadata.name: _pairs(n.metadata.labels) for n in snapshot.namespaces}
+    pods = tuple(sorted(_planned(use, labels.get(use.pod.metadata.namespace)) for use in uses.values()))
     counted = {pod.uid for pod in pods if pod.counted}
     budgets, multiple = budgets_of((use.pod for uid, use in uses.items() if uid in counted), snapshot.budgets)
     pools = published_pools(snapshot.slices)
     rules = tuple(
         _rule(selector, _predict(pools, allocations, selector, key=key, value=value)) for selector in resolved.selectors
     )
+    drivers = {device.id.driver for device in resolved.devices}
     plan = Plan(
         devices=resolved.devices,
         pods=pods,
         rules=rules,
         budgets=budgets,
         multiple_budgets=multiple,
+        published=sum(snapshot.devices_of(driver) for driver in drivers),
+        elsewhere=out_elsewhere(snapshot, others, (device.id for device in resolved.devices)),
         computed_at=snapshot.taken_at,
     )
     if len(plan.nodes) > MAX_NODES:
@@ -123,7 +130,11 @@ def _uses(allocations: Allocations, selectors: Sequence[DeviceSelector], *, key:
     return uses
 
 
-def _planned(use: _Use) -> PlannedPod:
+def _pairs(labels: dict[str, str] | None) -> tuple[tuple[str, str], ...]:
+    return tuple(sorted((labels or {}).items()))
+
+
+def _planned(use: _Use, namespace_labels: tuple[tuple[str, str], ...] | None) -> PlannedPod:
     pod, all_in_all = use.pod, worst(use.fates)
     owner = next((o for o in pod.metadata.owner_references or () if o.controller), None)
     devices: set[DeviceID] = {hold.device for hold in use.holds}
@@ -139,6 +150,11 @@ def _planned(use: _Use) -> PlannedPod:
         toleration_seconds=all_in_all.seconds,
         terminating=pod.metadata.deletion_timestamp is not None,
         admin_access=all(hold.admin_access for hold in use.holds),
+        # Admission fills it in; a pod without one has 0 (k8s.io/component-helpers: PodPriority).
+        priority=pod.spec.priority or 0,
+        priority_class=pod.spec.priority_class_name or "",
+        labels=_pairs(pod.metadata.labels),
+        namespace_labels=namespace_labels,
     )
 
 

@@ -13,7 +13,7 @@ from taintctl.api.pools import PoolKey, PublishedPool, published_pools
 from taintctl.api.reasons import Reason
 from taintctl.api.target import Partitions, Target
 from taintctl.api.text import plural, some
-from taintctl.impact.allocations import Allocations
+from taintctl.impact.allocations import Allocations, selects
 from taintctl.impact.criteria import SelectorFailed, criteria
 from taintctl.impact.partitions import same_hardware
 
@@ -55,7 +55,7 @@ def resolve(snapshot: Snapshot, target: Target, allocations: Allocations) -> Res
             along = same_hardware(pool, matched)
             matched = {id_: matched.get(id_) or replace(device, along=True) for id_, device in along.items()}
         found |= matched
-    whole = _whole(target, found, snapshot.published)
+    whole = _whole(target, found, snapshot)
     # A device that nothing publishes any more has a name, and perhaps a node, but no attributes.
     for hold in () if target.by_attribute else allocations.holds(_by_names(target)):
         if hold.device not in published and asked.names(hold.device) and asked.on_node(hold.node):
@@ -90,12 +90,12 @@ def _by_names(target: Target) -> DeviceSelector:
     return DeviceSelector(driver=target.driver, pool=target.pool, device=target.device)
 
 
-def _whole(target: Target, found: Iterable[DeviceID], published: Mapping[str, int]) -> str | None:
+def _whole(target: Target, found: Iterable[DeviceID], snapshot: Snapshot) -> str | None:
     """A driver of which the target means every device, if there is one."""
     if target.driver and not (target.pool or target.device or target.node_selector or target.by_attribute):
         return target.driver
     count = Counter(id_.driver for id_ in found)
-    return next((driver for driver, of_it in sorted(count.items()) if of_it >= published.get(driver, 0)), None)
+    return next((driver for driver, of_it in sorted(count.items()) if of_it >= snapshot.devices_of(driver)), None)
 
 
 def _selectors(
@@ -121,6 +121,35 @@ def _selectors(
     return tuple(selectors)
 
 
+def out_elsewhere(snapshot: Snapshot, selectors: Iterable[DeviceSelector], planned: Iterable[DeviceID]) -> int:
+    """How many devices of the plan's drivers, other than the plan's own, the selectors (of other runs' rules) match.
+
+    By the sizes of their pools, since a snapshot holds the slices of the plan's pools alone; there the devices
+    themselves are counted."""
+    own = frozenset(planned)
+    drivers = {id_.driver for id_ in own}
+    pools = published_pools(snapshot.slices)
+    by_pool: dict[tuple[str | None, str | None], list[DeviceSelector]] = {}
+    for chosen in selectors:
+        by_pool.setdefault((chosen.driver, chosen.pool), []).append(chosen)
+    count = 0
+    for (driver, name), size in snapshot.published.items() if by_pool else ():
+        places = ((d, n) for d in (driver, None) for n in (name, None))
+        asked = [chosen for place in places for chosen in by_pool.get(place, ())]
+        pool = pools.get((driver, name))
+        if not asked or driver not in drivers:
+            continue
+        if pool is not None:
+            count += sum(
+                planned_.id not in own and any(selects(chosen, planned_.id) for chosen in asked)
+                for planned_, _ in pool.devices()
+            )
+        else:
+            devices = {chosen.device for chosen in asked}
+            count += size if None in devices else min(size, len(devices))
+    return count
+
+
 def may_mean(snapshot: Snapshot, target: Target, devices: Iterable[PlannedDevice]) -> bool:
     """Whether `target` means one of `devices`, or the hardware of one. What cannot be decided may be."""
     asked = criteria(target, snapshot.classes, snapshot.nodes)
@@ -144,7 +173,7 @@ def may_mean(snapshot: Snapshot, target: Target, devices: Iterable[PlannedDevice
 def no_devices(target: Target, snapshot: Snapshot) -> Problem:
     """Says what exists at the first place where the target and the cluster part."""
     pools = published_pools(snapshot.slices)
-    drivers = set(snapshot.published)
+    drivers = {driver for driver, _ in snapshot.published}
     of_driver = {name for driver, name in pools if driver == target.driver}
     if target.driver is not None and target.driver not in drivers:
         # A snapshot of a cluster holds this driver's slices alone: what others there are it cannot say.
@@ -170,7 +199,7 @@ def no_devices(target: Target, snapshot: Snapshot) -> Problem:
 
 
 def _none_matches(target: Target, snapshot: Snapshot) -> str:
-    count = sum(n for driver, n in snapshot.published.items() if target.driver in (None, driver))
+    count = snapshot.devices_of(target.driver)
     of = f" of driver {target.driver}" if target.driver else ""
     wanted = [
         name

@@ -31,6 +31,7 @@ def compact(
     plan: Plan, policy: EvictionPolicy, violations: Iterable[Violation] = (), *, run_uid: str = ""
 ) -> CompactPlan:
     """What `covers` needs of an approved plan, for a run's status: its size grows by 11 bytes a pod."""
+    found = tuple(violations)
     unsealed = CompactPlan(
         digest="",
         policy_generation=policy.metadata.generation,
@@ -41,7 +42,8 @@ def compact(
             for effect in PodEffect
             if (packed := _pack([pod.uid] for pod in plan.pods if pod.effect is effect and not pod.terminating))
         },
-        violations=tuple(sorted({_violation(violation) for violation in violations})),
+        violations=tuple(sorted({_violation(violation) for violation in found})),
+        protected=_pack([uid] for uid in {uid for violation in found for uid in violation.pods}),
     )
     return unsealed.model_copy(update={"digest": _seal(unsealed, run_uid)})
 
@@ -56,6 +58,7 @@ def _seal(what: CompactPlan, run_uid: str) -> str:
         what.devices,
         sorted(what.pods.items()),
         list(what.violations),
+        *([what.protected] if what.protected else []),
     ]
     return hashlib.sha256(json.dumps(parts, separators=(",", ":")).encode()).hexdigest()
 
@@ -69,8 +72,8 @@ def covers(
     run_uid: str = "",
 ) -> bool:
     """Whether `plan` is the approved one or a smaller: same run, policy and generation; every device (with its UUID
-    and PCI address) and every pod (uid) was in it, none with a worse effect; no new violation. What cannot be read, or
-    does not fit its own digest, covers nothing.
+    and PCI address) and every pod (uid) was in it, none with a worse effect; no new violation, and no pod that is
+    protected now and was not. What cannot be read, or does not fit its own digest, covers nothing.
 
     Worst first: Evicted (deleted at once, no budget asked), EvictedLater (the same, but with time to end by itself),
     NotReachedByTaint (taintctl evicts it, and a budget can say no), Tolerates (stays). Better is smaller.
@@ -80,12 +83,15 @@ def covers(
         return False
     try:
         devices, allowed = _unpack(approved.devices), _allowed(approved)
+        protected = _unpack(approved.protected)
     except ValueError:
         return False
+    found = tuple(violations)
     return (
         all(_entry(_device(device)) in devices for device in plan.devices)
         and all(_allows(allowed, pod) for pod in plan.pods if not pod.terminating)
-        and {_violation(violation) for violation in violations} <= set(approved.violations)
+        and {_violation(violation) for violation in found} <= set(approved.violations)
+        and all(_entry([uid]) in protected for violation in found for uid in violation.pods)
     )
 
 

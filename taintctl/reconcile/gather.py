@@ -14,8 +14,8 @@ from taintctl.api.objects import DeviceSelector, Snapshot
 from taintctl.api.plan import Idleness, Plan, Problem, Verdict
 from taintctl.api.policy import BUILT_IN_POLICY, EvictionPolicy
 from taintctl.api.pools import PoolKey
-from taintctl.api.reasons import ENDED, Phase, Reason
-from taintctl.api.rule import EvictionOutcome
+from taintctl.api.reasons import ENDED, Effect, Phase, Reason
+from taintctl.api.rule import EvictionOutcome, run_uid_of
 from taintctl.api.run import MaintenanceRun
 from taintctl.api.target import Target
 from taintctl.impact import build_plan, idleness, may_mean, pools_meant, selects
@@ -72,10 +72,11 @@ class Reader:
         rules = await self.cluster.rules_of(run.metadata.uid)
         policy, policy_problem = await self._policy(run)
         approvals, verified, approvals_problem = await self._approvals(run)
+        others, others_problem = await self._out_elsewhere(run, policy)
         runs: tuple[dict[str, Any], ...] = ()
         if run.status.phase in (None, Phase.PENDING, *TOWARDS_EVICTION):
             runs = await self.cluster.list(MaintenanceRun)
-        seen = await self._cluster(run, live)
+        seen = await self._cluster(run, live, others)
         return Observation(
             run=run,
             problems=problems,
@@ -85,10 +86,10 @@ class Reader:
             approvals_verified=verified,
             rules=rules,
             plan=seen.plan,
-            plan_problem=seen.problem or approvals_problem,
+            plan_problem=seen.problem or approvals_problem or others_problem,
             idleness=seen.idleness,
             earlier_runs=_earlier_runs(run, runs, seen),
-            live=seen.live and approvals_problem is None,
+            live=seen.live and approvals_problem is None and others_problem is None,
             taken_at=taken_at,
             outcomes=outcomes,
             settings=self.settings,
@@ -127,7 +128,43 @@ class Reader:
             return (), None, Problem(Reason.CLUSTER_UNREADABLE, f"Approvals can't be read: {error.message}")
         return valid_approvals(found, run.name), verified, None
 
-    async def _cluster(self, run: MaintenanceRun, live: bool) -> _Seen:
+    async def _out_elsewhere(
+        self, run: MaintenanceRun, policy: EvictionPolicy | None
+    ) -> tuple[tuple[DeviceSelector, ...], Problem | None]:
+        """What other runs keep out of service (NoSchedule or NoExecute), by the selectors of their rules; read live,
+        and only where the policy has a maxUnavailable.
+
+        Two runs can come to their notice at once, each before it could see the other's taint. Then the one that was
+        asked for first goes on, and does not count one behind it that is in its notice too; that one counts the first,
+        and steps back. Both taints have stood for 10 s before either gate, so no gate is passed without seeing the
+        other; and the runs are read after the rules, so that one that is past its gate is never taken for waiting.
+        """
+        if policy is None or not policy.minds_other_runs or run.status.phase in PAST_APPROVAL:
+            return (), None
+        try:
+            found = await self.cluster.own_rules()
+            rules = [r for r in found if run_uid_of(r) != run.metadata.uid and r.spec.taint.effect != Effect.NONE]
+            behind: frozenset[str] = frozenset()
+            if rules and run.status.phase in (Phase.NOTICE, Phase.EVICTING):
+                behind = await self._behind(run)
+        except ClusterError as error:
+            return (), Problem(Reason.CLUSTER_UNREADABLE, f"Other runs can't be read: {error.message}")
+        return tuple(
+            rule.spec.device_selector or DeviceSelector()
+            for rule in rules
+            if rule.spec.taint.effect != Effect.NO_SCHEDULE or run_uid_of(rule) not in behind
+        ), None
+
+    async def _behind(self, run: MaintenanceRun) -> frozenset[str]:
+        """The uids of runs that are in their notice and were asked for after this one."""
+        others = [check(MaintenanceRun, raw).obj for raw in await self.cluster.list(MaintenanceRun)]
+        return frozenset(
+            other.metadata.uid
+            for other in others
+            if other is not None and other.status.phase is Phase.NOTICE and _order(run) < _order(other)
+        )
+
+    async def _cluster(self, run: MaintenanceRun, live: bool, others: tuple[DeviceSelector, ...]) -> _Seen:
         """The plan and the idleness, from one snapshot."""
         target, status = run.spec.target, run.status
         if status.phase is not None and status.phase.ended:
@@ -145,7 +182,7 @@ class Reader:
             problem = Problem(Reason.CLUSTER_UNREADABLE, sentence)
             return _Seen(Idleness(Verdict.UNKNOWN, Reason.CLUSTER_UNREADABLE, sentence), problem=problem)
         key, value = run.spec.taint.key, taint_value(run)
-        planned = build_plan(snapshot, target, key=key, value=value)
+        planned = build_plan(snapshot, target, key=key, value=value, others=others)
         plan = planned if isinstance(planned, Plan) else None
         selectors = [(rule.driver, rule.pool, rule.device) for rule in status.rules if rule.role == "taint"]
         idle = idleness(

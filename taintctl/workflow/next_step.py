@@ -26,6 +26,10 @@ def on_violation(violation: Violation, plan: Plan, policy: str | None, run: str)
     return on_policy(Reason.POLICY_VIOLATED, policy, run)
 
 
+def on_approval(breaks: bool, run: str) -> str:
+    return f"taintctl approve {run} --break" if breaks else f"taintctl approve {run}"
+
+
 def on_plan(reason: str, run: str) -> str:
     """Where the target comes to no plan. A run's target is immutable, so a wrong one needs another run."""
     if reason == Reason.POOL_INCOMPLETE:

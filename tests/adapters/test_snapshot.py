@@ -63,7 +63,7 @@ async def test_a_pool_brings_its_holders_their_neighbours_nodes_and_budgets(
     assert before <= found.taken_at <= server.clock.now()
     assert names(found.slices) == [f"n1-{DRIVER}"]
     # whether a target is the whole driver needs to know how large that is
-    assert found.published == {DRIVER: 12}
+    assert found.published == {(DRIVER, "n0"): 4, (DRIVER, "n1"): 4, (DRIVER, "n2"): 4}
     assert names(found.claims) == ["claim-1"]
     assert names(found.pods) == ["agent-1", "user-1"]
     assert names(found.nodes) == ["n1"]
@@ -82,7 +82,7 @@ async def test_labels_of_nodes_bring_the_pools_that_are_local_to_them(
     assert names(found.slices) == [f"n7-{DRIVER}", "n7-nic.example.com"]
     assert names(found.nodes) == ["n7"]
     assert (found.claims, found.pods) == ((), ())
-    assert found.published == {DRIVER: 16, "nic.example.com": 8}
+    assert (found.devices_of(DRIVER), found.devices_of("nic.example.com"), found.devices_of(None)) == (16, 8, 24)
     of_one = await cluster.snapshot(Scope(DRIVER, node_selector={"zone": "a"}))
     assert names(of_one.slices) == [f"n7-{DRIVER}"]
     assert (await cluster.snapshot(Scope(node_selector={"zone": "b"}))).slices == ()

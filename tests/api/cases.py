@@ -78,7 +78,28 @@ GOOD = (
     good(EvictionPolicy, limits={"maxPods": 0}, autoApprove={"maxPods": 3, "maxNamespaces": 1, "maxDevices": 8}),
     good(EvictionPolicy, budgets="Warn", dryRun={"maxAge": "2m", "attempts": 1}, rollbackOn=[]),
     good(EvictionPolicy, approval={"required": "Always", "count": 2, "approvers": [{"name": "alice"}]}),
+    good(
+        EvictionPolicy,
+        limits={"maxDevices": "25%", "maxUnavailable": "100%", "min": 0},
+        autoApprove={"maxDevices": "0%", "maxUnavailable": 1_000_000},
+        toleratingPods="Block",
+    ),
+    good(EvictionPolicy, protected={"minPriority": -5}, approval={"onExpiry": "AskAgain", "selfApproval": True}),
+    good(
+        EvictionPolicy,
+        protected={
+            "namespaces": ["kube-system"],
+            "namespaceSelector": {"matchExpressions": [{"key": "env", "operator": "In", "values": ["prod", ""]}]},
+            "podSelector": {
+                "matchLabels": {"example.com/keep": "yes"},
+                "matchExpressions": [{"key": "keep", "operator": "Exists"}],
+            },
+            "priorityClassNames": ["system-node-critical"],
+            "minPriority": 2_000_000_000,
+        },
+    ),
     good(MaintenanceApproval),
+    good(MaintenanceApproval, decision="Break"),
     good(MaintenanceApproval, decision="Deny", comment="not tonight"),
 )
 
@@ -146,6 +167,50 @@ BAD = (
         "spec.approval.approvers[0].kind",
         approval={"approvers": [{"kind": "Slack", "name": "alice"}]},
     ),
+    *(
+        bad(EvictionPolicy, f"spec.{part}.{field}", **{part: {field: amount}})
+        for part in ("limits", "autoApprove")
+        for field in ("maxDevices", "maxUnavailable")
+        for amount in ("101%", "25", "-5%", "2.5%", "25 %", "25%\n", "", -1, 1_000_001, 2.5)
+    ),
+    bad(EvictionPolicy, "spec.limits.min", limits={"min": -1}),
+    bad(EvictionPolicy, "spec.limits.maxPods", limits={"maxPods": "25%"}),
+    bad(EvictionPolicy, "spec.toleratingPods", toleratingPods="Evict"),
+    bad(EvictionPolicy, "spec.protected", protected={}),
+    bad(EvictionPolicy, "spec.protected.namespaces", protected={"namespaces": []}),
+    bad(EvictionPolicy, "spec.protected.namespaces[0]", protected={"namespaces": ["team-*"]}),
+    bad(EvictionPolicy, "spec.protected.podSelector", protected={"podSelector": {}}),
+    bad(EvictionPolicy, "spec.protected.podSelector.matchLabels", protected={"podSelector": {"matchLabels": {}}}),
+    bad(
+        EvictionPolicy,
+        "spec.protected.podSelector.matchLabels",
+        protected={"podSelector": {"matchLabels": {"a key": "x"}}},
+    ),
+    bad(
+        EvictionPolicy,
+        "spec.protected.podSelector.matchLabels.app",
+        protected={"podSelector": {"matchLabels": {"app": "a value"}}},
+    ),
+    bad(
+        EvictionPolicy,
+        "spec.protected.namespaceSelector.matchExpressions[0]",
+        protected={"namespaceSelector": {"matchExpressions": [{"key": "env", "operator": "In"}]}},
+    ),
+    bad(
+        EvictionPolicy,
+        "spec.protected.namespaceSelector.matchExpressions[0]",
+        protected={
+            "namespaceSelector": {"matchExpressions": [{"key": "env", "operator": "Exists", "values": ["prod"]}]}
+        },
+    ),
+    bad(
+        EvictionPolicy,
+        "spec.protected.namespaceSelector.matchExpressions[0].operator",
+        protected={"namespaceSelector": {"matchExpressions": [{"key": "env", "operator": "Gt", "values": ["3"]}]}},
+    ),
+    bad(EvictionPolicy, "spec.protected.minPriority", protected={"minPriority": 2**31}),
+    bad(EvictionPolicy, "spec.approval.onExpiry", approval={"onExpiry": "Shrug"}),
+    bad(EvictionPolicy, "spec.approval.selfApproval", approval={"selfApproval": "yes"}),
     bad(EvictionPolicy, "spec.rollbackOn[0]", rollbackOn=["Bored"]),
     bad(MaintenanceApproval, "spec.digest", digest="0f"),
     bad(MaintenanceApproval, "spec.digest", digest="0F" * 32),
@@ -171,8 +236,19 @@ UNKNOWN_FIELDS = (
     bad(MaintenanceWindow, "spec.schedule.exclusions", schedule={**CRON, "exclusions": []}, kept_by_server=True),
     bad(MaintenanceWindow, "spec.paused", paused=True, kept_by_server=True),
     bad(EvictionPolicy, "spec.limits.maxWorkloads", limits={"maxWorkloads": 3}, kept_by_server=True),
-    bad(EvictionPolicy, "spec.protected", protected={}, kept_by_server=True),
-    bad(EvictionPolicy, "spec.approval.onExpiry", approval={"onExpiry": "AskAgain"}, kept_by_server=True),
+    bad(
+        EvictionPolicy,
+        "spec.protected.namespace",
+        protected={"minPriority": 1, "namespace": "kube-system"},
+        kept_by_server=True,
+    ),
+    bad(
+        EvictionPolicy,
+        "spec.protected.podSelector.matchExpresions",
+        protected={"podSelector": {"matchLabels": {"a": "b"}, "matchExpresions": []}},
+        kept_by_server=True,
+    ),
+    bad(EvictionPolicy, "spec.quarantine", quarantine={"effect": "NoSchedule"}, kept_by_server=True),
     bad(
         EvictionPolicy,
         "spec.approval.approvers[0].mail",

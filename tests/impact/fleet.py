@@ -25,6 +25,7 @@ from taintctl.api.objects import (
     ExtendedResourceClaimStatus,
     LabelSelector,
     Meta,
+    Namespace,
     Node,
     NodeStatus,
     ObjectCondition,
@@ -42,7 +43,7 @@ from taintctl.api.objects import (
     Snapshot,
     Toleration,
 )
-from taintctl.api.pools import devices_published
+from taintctl.api.pools import pool_sizes
 
 RECORDINGS = Path(__file__).parent.parent / "recordings"
 NOW = datetime(2026, 12, 1, 21, 0, tzinfo=UTC)
@@ -76,7 +77,7 @@ def recorded_snapshot() -> Snapshot:
     slices = tuple(msgspec.convert(item, ResourceSlice, strict=False) for item in lists["resourceslices"])
     return Snapshot(
         slices=slices,
-        published=devices_published(slices),
+        published=pool_sizes(slices),
         claims=tuple(msgspec.convert(item, ResourceClaim, strict=False) for item in lists["resourceclaims"]),
         pods=tuple(msgspec.convert(item, Pod, strict=False) for item in lists["pods"]),
         nodes=tuple(msgspec.convert(item, Node, strict=False) for item in lists["nodes"]),
@@ -95,15 +96,17 @@ def snapshot(
     nodes: tuple[Node, ...] = (),
     budgets: tuple[PodDisruptionBudget, ...] = (),
     classes: tuple[DeviceClass, ...] = (),
+    namespaces: tuple[Namespace, ...] = (),
 ) -> Snapshot:
     return Snapshot(
         slices=slices,
-        published=devices_published(slices),
+        published=pool_sizes(slices),
         claims=claims,
         pods=pods,
         nodes=nodes,
         budgets=budgets,
         classes=classes,
+        namespaces=namespaces,
         taken_at=NOW,
         live=True,
     )

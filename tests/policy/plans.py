@@ -26,6 +26,7 @@ def pod(
     namespace: str = "team-a",
     seconds: int | None = None,
     terminating: bool = False,
+    **more: Any,
 ) -> PlannedPod:
     return PlannedPod(
         namespace=namespace,
@@ -34,6 +35,7 @@ def pod(
         effect=effect,
         toleration_seconds=seconds,
         terminating=terminating,
+        **more,
     )
 
 
@@ -42,9 +44,18 @@ def plan(
     devices: tuple[PlannedDevice, ...] = (device("gpu-0"),),
     budgets: tuple[Budget, ...] = (),
     multiple_budgets: tuple[str, ...] = (),
+    published: int = 0,
+    elsewhere: int = 0,
 ) -> Plan:
     return Plan(
-        devices=devices, pods=pods, rules=(), budgets=budgets, multiple_budgets=multiple_budgets, computed_at=NOW
+        devices=devices,
+        pods=pods,
+        rules=(),
+        budgets=budgets,
+        multiple_budgets=multiple_budgets,
+        published=published,
+        elsewhere=elsewhere,
+        computed_at=NOW,
     )
 
 

@@ -1,4 +1,4 @@
-"""The lean cache: the whole cluster's pods, claims, slices, nodes, budgets and classes, with only the fields in use.
+"""The lean cache: the cluster's pods, claims, slices, nodes, budgets, classes, namespaces, with only the fields in use.
 
 One list and one watch a kind, kept for ever. It knows how old it is: since when the watch that was silent longest has
 heard neither an event nor a bookmark. Nothing final is decided from it (a snapshot of it is not `live`): its watches
@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import Counter
 from collections.abc import Callable, Iterable
 from contextlib import aclosing
 from datetime import datetime, timedelta
@@ -35,6 +34,7 @@ from taintctl.adapters.kubernetes.status import Expired
 from taintctl.adapters.kubernetes.watch import watch
 from taintctl.api.objects import (
     DeviceClass,
+    Namespace,
     Node,
     Pod,
     PodDisruptionBudget,
@@ -42,7 +42,7 @@ from taintctl.api.objects import (
     ResourceSlice,
     Snapshot,
 )
-from taintctl.api.pools import PoolKey, devices_published, pool_key, published_pools
+from taintctl.api.pools import PoolKey, pool_key, pool_sizes, published_pools
 from taintctl.ports.clock import Clock
 from taintctl.ports.cluster import Scope
 from taintctl.ports.errors import ClusterError, Unavailable
@@ -52,8 +52,8 @@ log = logging.getLogger("taintctl.cache")
 K = TypeVar("K", bound=Kept)
 Key = tuple[str, str]
 OnChange = Callable[[str, str], None]
-"""Called with driver and pool of devices whose slices, claims, pods or nodes changed. Budgets and classes call nobody:
-a run that is blocked by a budget looks again by itself."""
+"""Called with driver and pool of devices whose slices, claims, pods or nodes changed. Budgets, classes and namespaces
+call nobody: a run that is blocked by a budget looks again by itself."""
 
 FIRST_BACKOFF = 1.0
 LAST_BACKOFF = 30.0
@@ -143,7 +143,7 @@ class LeanCache:
         )
         self._classes: Mirror[DeviceClass] = mirror(f"{resources}/deviceclasses", DeviceClass, lambda _old, _new: None)
         self._devices_of: dict[PoolKey, int] = {}
-        self._published: Counter[str] = Counter()
+        self._namespaces: Mirror[Namespace] = mirror("/api/v1/namespaces", Namespace, lambda _old, _new: None)
         self._claims_by_pool: Index[PoolKey] = Index()
         self._claims_by_holder: Index[str] = Index()
         self._pods_by_uid: Index[str] = Index()
@@ -154,7 +154,8 @@ class LeanCache:
 
     @property
     def _mirrors(self) -> tuple[Mirror[Any], ...]:
-        return (self._slices, self._claims, self._pods, self._nodes, self._budgets, self._classes)
+        rest = (self._nodes, self._budgets, self._classes, self._namespaces)
+        return (self._slices, self._claims, self._pods, *rest)
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -193,12 +194,17 @@ class LeanCache:
             scope,
             chosen=chosen,
             slices=kept,
-            published=dict(self._published),
+            published=self._devices_of,
             claims=claims,
             pods=pods,
             nodes=[node for name in names if (node := self._nodes.objects.get(("", name or ""))) is not None],
             budgets=self._budgets.objects.values(),
             classes=self._classes.objects.values(),
+            namespaces=[
+                found
+                for name in {p.metadata.namespace for p in pods}
+                if (found := self._namespaces.objects.get(("", name))) is not None
+            ],
             taken_at=oldest,
             live=False,
         )
@@ -242,13 +248,8 @@ class LeanCache:
 
     def _count(self, pool: PoolKey) -> None:
         """How many devices the pool publishes now."""
-        driver, _ = pool
-        count = devices_published(self._slices.objects[k] for k in self._slices_by_pool.get(pool)).get(driver, 0)
-        self._published[driver] += count - self._devices_of.pop(pool, 0)
-        if pool in self._slices_by_pool:
-            self._devices_of[pool] = count
-        if driver not in self._slices_by_driver:
-            del self._published[driver]
+        self._devices_of.pop(pool, None)
+        self._devices_of |= pool_sizes(self._slices.objects[k] for k in self._slices_by_pool.get(pool))
 
     def _claim(self, old: ResourceClaim | None, new: ResourceClaim | None) -> None:
         self._claims_by_pool.move(old, new, pools_of)

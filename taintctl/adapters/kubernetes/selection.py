@@ -11,6 +11,7 @@ import msgspec
 from taintctl.api.objects import (
     ConsumerReference,
     DeviceClass,
+    Namespace,
     Node,
     Pod,
     PodDisruptionBudget,
@@ -21,7 +22,7 @@ from taintctl.api.objects import (
 from taintctl.api.pools import PoolKey, PublishedPool, pool_key
 from taintctl.ports.cluster import Scope
 
-Kept = ResourceSlice | ResourceClaim | Pod | Node | PodDisruptionBudget | DeviceClass
+Kept = ResourceSlice | ResourceClaim | Pod | Node | PodDisruptionBudget | DeviceClass | Namespace
 K = TypeVar("K", bound=Kept)
 
 
@@ -117,12 +118,13 @@ def assemble(
     *,
     chosen: frozenset[PoolKey],
     slices: tuple[ResourceSlice, ...],
-    published: dict[str, int],
+    published: Mapping[PoolKey, int],
     claims: Iterable[ResourceClaim],
     pods: Iterable[Pod],
     nodes: Iterable[Node],
     budgets: Iterable[PodDisruptionBudget],
     classes: Iterable[DeviceClass],
+    namespaces: Iterable[Namespace],
     taken_at: datetime,
     live: bool,
 ) -> Snapshot:
@@ -134,15 +136,16 @@ def assemble(
         sorted((lean(p) for p in pods if p.metadata.uid in reserved or p.spec.node_name in everywhere), key=key)
     )
     wanted_nodes = everywhere | {p.spec.node_name for p in kept_pods if p.spec.node_name}
-    namespaces = {p.metadata.namespace for p in kept_pods if p.metadata.uid in reserved}
+    of_holders = {p.metadata.namespace for p in kept_pods if p.metadata.uid in reserved}
     return Snapshot(
         slices=slices,
-        published={d: count for d, count in published.items() if scope.driver in (None, d)},
+        published={k: count for k, count in published.items() if scope.driver in (None, k[0])},
         claims=kept_claims,
         pods=kept_pods,
         nodes=tuple(sorted((lean(n) for n in nodes if n.metadata.name in wanted_nodes), key=key)),
-        budgets=tuple(sorted((lean(b) for b in budgets if b.metadata.namespace in namespaces), key=key)),
+        budgets=tuple(sorted((lean(b) for b in budgets if b.metadata.namespace in of_holders), key=key)),
         classes=tuple(sorted(map(lean, classes), key=key)),
+        namespaces=tuple(sorted((lean(n) for n in namespaces if n.metadata.name in of_holders), key=key)),
         taken_at=taken_at,
         live=live,
     )

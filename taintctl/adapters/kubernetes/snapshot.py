@@ -27,6 +27,7 @@ from taintctl.adapters.kubernetes.selection import (
 from taintctl.api.objects import (
     ConsumerReference,
     DeviceClass,
+    Namespace,
     Node,
     Pod,
     PodDisruptionBudget,
@@ -34,7 +35,7 @@ from taintctl.api.objects import (
     ResourceSlice,
     Snapshot,
 )
-from taintctl.api.pools import devices_published, published_pools
+from taintctl.api.pools import pool_sizes, published_pools
 from taintctl.ports.clock import Clock
 from taintctl.ports.cluster import Scope
 from taintctl.ports.errors import ClusterError, Invalid
@@ -73,15 +74,17 @@ async def read_snapshot(client: Client, clock: Clock, version: str, scope: Scope
         claims = again
         await _add_holders(client, pods, claims)
     reserved = holders(claims)
+    namespaces = {pods[uid].metadata.namespace for uid in reserved if uid in pods}
     return assemble(
         scope,
         chosen=chosen,
         slices=kept_slices(slices, chosen, scope),
-        published=devices_published(slices),
+        published=pool_sizes(slices),
         claims=claims,
         pods=pods.values(),
         nodes=await _nodes(client, nodes | {p.spec.node_name for p in pods.values() if p.spec.node_name}),
-        budgets=await _budgets(client, {pods[uid].metadata.namespace for uid in reserved if uid in pods}),
+        budgets=await _budgets(client, namespaces),
+        namespaces=await _namespaces(client, namespaces),
         classes=classes,
         taken_at=taken_at,
         live=True,
@@ -158,6 +161,17 @@ async def _budgets(client: Client, namespaces: set[str]) -> list[PodDisruptionBu
         return (await client.list(url, PodDisruptionBudget)).items
 
     return [budget for found in await _each(of, namespaces) for budget in found]
+
+
+async def _namespaces(client: Client, names: set[str]) -> list[Namespace]:
+    """For their labels, which policies protect pods by; after the pods, so that each pod's is looked for."""
+    if len(names) > MAX_SINGLE:
+        return [n for n in (await client.list("/api/v1/namespaces", Namespace)).items if n.metadata.name in names]
+
+    async def one(name: str) -> Namespace | None:
+        return await client.get(path("api", "v1", "namespaces", name), Namespace)
+
+    return [namespace for namespace in await _each(one, names) if namespace is not None]
 
 
 async def _each(ask: Callable[[K], Awaitable[R]], items: Iterable[K]) -> list[R]:

@@ -10,9 +10,10 @@ from typing import Any
 import click
 
 from taintctl.api.base import API_VERSION, format_time
+from taintctl.api.objects import DeviceSelector
 from taintctl.api.plan import Plan, PlanCounts, PlannedDevice, Problem
 from taintctl.api.policy import EvictionPolicy
-from taintctl.api.reasons import PodEffect
+from taintctl.api.reasons import Effect, PodEffect
 from taintctl.api.text import plural
 from taintctl.cli.errors import DONE, FAILED, Failure
 from taintctl.cli.options import on_cluster, output_option, target_options
@@ -50,6 +51,8 @@ class Judged:
     def counts(self) -> PlanCounts:
         return PlanCounts(
             devices=len(self.plan.devices),
+            unavailable=self.plan.unavailable,
+            published=self.plan.published,
             pods=len(self.plan.counted_pods),
             namespaces=len(self.plan.namespaces),
             tolerating_pods=sum(pod.effect is PodEffect.TOLERATES for pod in self.plan.pods),
@@ -117,7 +120,9 @@ async def judge(session: Session, template: Template, policy_name: str | None) -
     snapshot = await session.cluster.snapshot(scope_of(target))
     taint = template.spec.taint
     value = taint.value if taint.value is not None else NO_RUN_YET
-    found = build_plan(snapshot, target, key=taint.key, value=value)
+    rules = await session.cluster.own_rules() if policy.minds_other_runs else ()
+    out = [r.spec.device_selector or DeviceSelector() for r in rules if r.spec.taint.effect != Effect.NONE]
+    found = build_plan(snapshot, target, key=taint.key, value=value, others=out)
     if isinstance(found, Problem):
         raise Failure(f"{found.reason}: {found.message}")
     evaluation = evaluate(
@@ -126,7 +131,8 @@ async def judge(session: Session, template: Template, policy_name: str | None) -
         drain_timeout=template.spec.drain.timeout,
         time_left=template.lasts or DEFAULT_TIME,
     )
-    return Judged(template, found, policy, evaluation, people_needed(found, policy))
+    needed = people_needed(found, policy, protected=bool(evaluation.protected))
+    return Judged(template, found, policy, evaluation, needed)
 
 
 def render(judged: Judged, *, wide: bool = False) -> list[Line]:
@@ -162,6 +168,10 @@ def render(judged: Judged, *, wide: bool = False) -> list[Line]:
 
 def _verdict(judged: Judged) -> Line:
     if not judged.evaluation.allowed:
+        if not judged.evaluation.blocking:
+            people = plural(judged.needed, "person", "people")
+            how = f": the policy protects pods of it, so {people} must approve, with at least one Break. "
+            return line(styled("Would wait for a Break", BAD), how, "Nothing was changed.")
         count = plural(len(judged.evaluation.violations), "violation")
         return line(styled("Would be blocked", BAD), f": {count} of policy {judged.policy.name}. Nothing was changed.")
     sentence = plan_view.approval_sentence(judged.needed, judged.policy.spec)
@@ -221,6 +231,8 @@ def document(judged: Judged) -> dict[str, Any]:
                 "tolerationSeconds": p.toleration_seconds,
                 "terminating": p.terminating,
                 "adminAccess": p.admin_access,
+                "priority": p.priority,
+                "priorityClassName": p.priority_class,
                 "claims": list(p.claims),
                 "devices": [str(d) for d in p.devices],
             }
@@ -243,7 +255,7 @@ def document(judged: Judged) -> dict[str, Any]:
         ],
         "violations": [_said(v) for v in judged.evaluation.violations],
         "warnings": [_said(v) for v in judged.evaluation.warnings],
-        "approval": {"needed": judged.needed},
+        "approval": {"needed": judged.needed, "breakNeeded": bool(judged.evaluation.protected)},
     }
 
 

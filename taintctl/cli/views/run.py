@@ -212,7 +212,10 @@ def _approvals(run: MaintenanceRun, now: datetime) -> list[Line]:
     for given in approval.given:
         comment = f": {given.comment}" if given.comment else ""
         at = f" at {moment(given.at)}" if given.at else ""
-        lines.append(line("  ", styled(given.approver, GOOD), f"{at}{comment}"))
+        how = " (Break)" if given.breaks else ""
+        lines.append(line("  ", styled(given.approver, GOOD), f"{how}{at}{comment}"))
+    if approval.break_needed and not any(given.breaks for given in approval.given) and not _ended(run):
+        lines.append(line(styled("  A Break is wanted: the policy protects pods of the plan.", WARN)))
     if len(given_names := approval.given) < approval.needed and approval.expires_at and not _ended(run):
         missing = approval.needed - len(given_names)
         lines.append(line(f"  {missing} more wanted, until {when(approval.expires_at, now)}"))

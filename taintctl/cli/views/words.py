@@ -70,6 +70,7 @@ WORDS: dict[str, str] = {
     Reason.COUNTED: "The approval counts.",
     Reason.NOT_AN_APPROVER: "The policy does not name this person as an approver.",
     Reason.SAME_APPROVER: "This person's approval counts once already.",
+    Reason.SELF_APPROVAL: "This person asked for the run, and the policy has no selfApproval.",
     Reason.OTHER_PLAN: "The approval is for another plan than the one asked about.",
     Reason.RUN_ENDED: "The run that the approval names ended without it.",
     Reason.NO_SUCH_RUN: "The approval names a run that does not exist.",
