@@ -17,7 +17,21 @@ from taintctl.api.objects import DeviceClass, Snapshot
 from taintctl.api.pools import PoolKey, PublishedPool
 from taintctl.ports.cluster import Scope
 from taintctl.ports.errors import Unavailable
-from tests.adapters.server import BUDGETS, CLAIMS, NODES, PODS, SLICES, Obj, Server, budget, claim, node, pod, slice_of
+from tests.adapters.server import (
+    BUDGETS,
+    CLAIMS,
+    NAMESPACES,
+    NODES,
+    PODS,
+    SLICES,
+    Obj,
+    Server,
+    budget,
+    claim,
+    node,
+    pod,
+    slice_of,
+)
 from tests.adapters.test_snapshot import DRIVER, fill, names
 
 
@@ -68,6 +82,18 @@ async def test_it_is_not_used_before_it_is_filled(server: Server) -> None:
         assert cache.age() is None
         with pytest.raises(Unavailable):
             await cache.snapshot(Scope(DRIVER))
+
+
+async def test_a_namespace_s_labels_are_as_new_as_a_live_look_s(
+    server: Server, cached: Cached, cluster: KubernetesCluster
+) -> None:
+    fill(server)
+    await cached.filled()
+    server.store.mutate(NAMESPACES, None, "team-1", lambda n: n["metadata"].update(labels={"env": "prod"}))
+    found = await cached.equal(Scope(DRIVER, "n1"), cluster)
+    assert [n.metadata.labels for n in found.namespaces if n.metadata.name == "team-1"] == [
+        {"env": "prod", "kubernetes.io/metadata.name": "team-1"}
+    ]
 
 
 async def test_it_holds_what_a_live_look_holds(server: Server, cached: Cached, cluster: KubernetesCluster) -> None:

@@ -16,6 +16,7 @@ from tests.adapters.server import (
     BUDGETS,
     CLAIMS,
     CLASSES,
+    NAMESPACES,
     NODES,
     PODS,
     SLICES,
@@ -46,6 +47,7 @@ def fill(server: Server, nodes: int = 3) -> dict[str, Obj]:
         server.put(PODS, pod("kube-system", f"agent-{number}", name))
         server.put(CLAIMS, claim(f"team-{number}", f"claim-{number}", [(name, "gpu-0")], pods[name]))
         server.put(BUDGETS, budget(f"team-{number}", f"budget-{number}", app="user"))
+        server.put(NAMESPACES, {"metadata": {"name": f"team-{number}", "labels": {"team": str(number)}}})
     server.put(SLICES, slice_of("n0", driver="nic.example.com"))
     server.put(CLAIMS, claim("team-0", "nic", [("n0", "nic-0")], driver="nic.example.com"))
     server.put(CLAIMS, {**claim("team-0", "pending", []), "status": {}})
@@ -68,6 +70,7 @@ async def test_a_pool_brings_its_holders_their_neighbours_nodes_and_budgets(
     assert names(found.pods) == ["agent-1", "user-1"]
     assert names(found.nodes) == ["n1"]
     assert names(found.budgets) == ["budget-1"]
+    assert [(n.metadata.name, n.metadata.labels["team"]) for n in found.namespaces] == [("team-1", "1")]
     assert names(found.classes) == [DRIVER]
 
 
@@ -148,16 +151,27 @@ async def test_a_holder_elsewhere_is_found_and_a_replacement_of_its_name_is_not_
     assert names(found.pods) == ["agent-1", "user-1", "far"]
 
 
+async def test_a_namespace_that_is_not_there_is_left_out(server: Server, cluster: KubernetesCluster) -> None:
+    """A plan then takes its pods for protected, where the policy asks for a namespace's labels."""
+    fill(server)
+    far = server.put(PODS, pod("team-9", "far", "n9"))
+    server.put(CLAIMS, claim("team-9", "net", [("n1", "gpu-3")], far))
+    found = await cluster.snapshot(Scope(DRIVER, "n1"))
+    assert {p.metadata.namespace for p in found.pods} == {"team-1", "team-9", "kube-system"}
+    assert names(found.namespaces) == ["team-1"]
+
+
 async def test_many_nodes_are_read_with_one_list_each(server: Server, cluster: KubernetesCluster) -> None:
     fill(server, nodes=MAX_SINGLE + 2)
-    lists = server.faults.slow(0, verbs=["list", "get"], resources=[PODS, NODES])
+    lists = server.faults.slow(0, verbs=["list", "get"], resources=[PODS, NODES, NAMESPACES])
     found = await cluster.snapshot(Scope(DRIVER))
     assert len(found.pods) == 2 * (MAX_SINGLE + 2)
     assert len(found.nodes) == MAX_SINGLE + 2
-    assert lists.met == 2
+    assert len(found.namespaces) == MAX_SINGLE + 2
+    assert lists.met == 3
 
 
-@pytest.mark.parametrize("resource", [SLICES, CLAIMS, CLASSES, PODS, NODES, BUDGETS])
+@pytest.mark.parametrize("resource", [SLICES, CLAIMS, CLASSES, PODS, NODES, BUDGETS, NAMESPACES])
 async def test_a_part_that_can_not_be_read_fails_the_whole(
     server: Server, cluster: KubernetesCluster, resource: str
 ) -> None:
