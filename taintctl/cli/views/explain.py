@@ -17,6 +17,9 @@ from taintctl.cli.views.words import WORDS
 SILENT_CONTROLLER = timedelta(seconds=30)
 """How long a change may go unseen before it is said that no controller answers."""
 
+SHOWN = 20
+"""Violations that are said; `taintctl status` has all that the run's status holds."""
+
 
 @dataclass(frozen=True)
 class Limit:
@@ -66,7 +69,9 @@ def _also(run: MaintenanceRun, now: datetime) -> list[str]:
         )
     plan = run.status.plan
     if plan is not None:
-        found += [f"{v.check}: {v.message}" for v in plan.violations[:5]]
+        found += [f"{v.check}: {v.message}" for v in plan.violations[:SHOWN]]
+        if len(plan.violations) > SHOWN:
+            found.append(f"and {plural(len(plan.violations) - SHOWN, 'violation')} more")
     approval = run.status.approval
     if approval is not None and approval.needed and len(approval.given) < approval.needed:
         missing = approval.needed - len(approval.given)
