@@ -30,7 +30,9 @@ def digest(plan: Plan, policy: EvictionPolicy, violations: Iterable[Violation] =
 def compact(
     plan: Plan, policy: EvictionPolicy, violations: Iterable[Violation] = (), *, run_uid: str = ""
 ) -> CompactPlan:
-    """What `covers` needs of an approved plan, for a run's status: its size grows by 11 bytes a pod."""
+    """What `covers` needs of an approved plan, for a run's status: its size grows by 11 bytes a pod.
+
+    Pods that the policy protects stand in it twice."""
     found = tuple(violations)
     unsealed = CompactPlan(
         digest="",

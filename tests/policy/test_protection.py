@@ -9,7 +9,8 @@ import pytest
 
 from taintctl.api.plan import Plan, PlannedPod, Violation
 from taintctl.api.reasons import PodEffect
-from taintctl.policy import Evaluation, compact, covers, digest, evaluate, people_needed
+from taintctl.policy import Evaluation, compact, covers, digest, evaluate, people_needed, uncovered
+from taintctl.policy.digest import _seal
 from tests.policy.plans import plan, pod, policy
 
 
@@ -134,3 +135,22 @@ def test_a_list_of_protected_pods_that_was_edited_covers_nothing() -> None:
     approved = compact(one, BY, violations(one), run_uid="run")
     for edited in ("", "AAAA", "not base64"):
         assert not covers(approved.model_copy(update={"protected": edited}), one, BY, violations(one), run_uid="run")
+
+
+@pytest.mark.parametrize("packed", ["not base64", "AAAA"])
+@pytest.mark.parametrize("field", ["devices", "pods", "protected"])
+def test_what_cannot_be_read_covers_nothing_though_its_digest_was_made_to_fit(field: str, packed: str) -> None:
+    one = plan(pod("a", labels=KEPT))
+    edited = compact(one, BY, violations(one), run_uid="run").model_copy(
+        update={field: {"Evicted": packed} if field == "pods" else packed}
+    )
+    fitting = edited.model_copy(update={"digest": _seal(edited, "run")})
+    assert not covers(fitting, one, BY, violations(one), run_uid="run")
+    if field != "protected":
+        assert uncovered(fitting, one, run_uid="run") == {"uid-a"}
+
+
+def test_a_policy_minds_other_runs_where_either_of_its_limits_does() -> None:
+    assert policy(limits={"maxUnavailable": 0}).minds_other_runs
+    assert policy(autoApprove={"maxUnavailable": "10%"}).minds_other_runs
+    assert not policy(limits={"maxDevices": "10%"}).minds_other_runs

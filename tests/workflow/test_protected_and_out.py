@@ -324,3 +324,16 @@ def test_what_others_take_out_beyond_auto_approve_is_asked_about() -> None:
     assert approval is not None
     assert approval.needed == 1
     assert approval.expires_at is not None
+
+
+def test_a_run_that_waits_for_its_start_and_is_to_be_asked_about_after_all_is_asked_with_a_time_limit() -> None:
+    policy = make_policy(approval={"expiresAfter": "30m"}, autoApprove={"maxUnavailable": 4})
+    world = World(run=make_run(startAt=NOW + HOUR), policy=policy, plan=elsewhere(2)).until(Phase.AWAITING_APPROVAL)
+    world.settle()
+    assert world.status.reason == Reason.WAITING_FOR_START
+    world.plan = elsewhere(3)
+    world.settle()
+    approval = world.status.approval
+    assert (world.phase, world.status.reason) == (Phase.AWAITING_APPROVAL, Reason.WAITING_FOR_APPROVAL)
+    assert approval is not None
+    assert (approval.needed, approval.expires_at) == (1, world.now + timedelta(minutes=30))
