@@ -304,6 +304,7 @@ def test_devices_that_others_keep_out_block_and_the_run_goes_on_when_they_are_ba
     assert plan is not None
     assert [(v.check, v.limit, v.actual) for v in plan.violations] == [("maxUnavailable", "50% (4 of 8)", "5")]
     assert (plan.counts.unavailable, plan.counts.published) == (5, 8)
+    assert world.status.next_step == "taintctl status", "whose devices are out"
     world.plan = elsewhere(2)
     world.until(Phase.EVICTING)
 

@@ -64,7 +64,7 @@ def _agreed(look: Look, now: Standing) -> Decision:
         return look.block(
             Reason.POLICY_VIOLATED,
             f"EvictionPolicy {policy.name} does not allow it: {violated(now.violations)}",
-            next_step=on_violation(now.violations[0], plan, look.obs.run.spec.policy_name, look.name),
+            next_step=on_violation(now.evaluation.blocking[0], plan, look.obs.run.spec.policy_name, look.name),
         )
     look, reason = ask(look, now)
     look = with_tally(look, standing(look, plan, policy))
