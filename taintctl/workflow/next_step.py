@@ -24,7 +24,7 @@ def on_violation(violation: Violation, plan: Plan, policy: str | None, run: str)
     broken = next((b for b in plan.budgets if b.needed > b.allowed), None)
     if violation.check == "budgets" and broken is not None:
         return f"kubectl get poddisruptionbudgets --namespace {broken.namespace}"
-    if violation.check == "maxUnavailable" and plan.out:
+    if violation.check == "maxUnavailable" and plan.elsewhere:
         return "taintctl status"  # whose devices are out
     return on_policy(Reason.POLICY_VIOLATED, policy, run)
 

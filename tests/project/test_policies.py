@@ -116,7 +116,7 @@ def a_plan(
         rules=(),
         budgets=budgets,
         published=published,
-        out=tuple(DeviceID("gpu.example.com", "node-2", f"gpu-{number}") for number in range(elsewhere)),
+        elsewhere=elsewhere,
     )
 
 
