@@ -16,6 +16,8 @@ Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$", min_length=64, max_leng
 class ApprovalDecision(StrEnum):
     APPROVE = "Approve"
     DENY = "Deny"
+    BREAK = "Break"
+    """Approve, and let the protected pods of this plan be evicted too. It lifts no other limit."""
 
 
 class ApprovalSpec(SpecModel):
@@ -25,7 +27,7 @@ class ApprovalSpec(SpecModel):
 
     run_name: Name = Field(description="The MaintenanceRun.")
     digest: Digest = Field(description="The digest of the plan, from the run's status.approval.asked.digest.")
-    decision: ApprovalDecision = Field(description="Approve, or Deny: one denial cancels the run.")
+    decision: ApprovalDecision = Field(description="One denial cancels the run.")
     approver: Approver = Field(description="Who decides; the admission policy holds it to the caller's name.")
     comment: Annotated[str, Field(max_length=1024)] | None = Field(None, description="Why, for whoever reads it later.")
 

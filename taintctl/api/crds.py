@@ -66,7 +66,9 @@ COLUMNS: Mapping[type[Own], tuple[Schema, ...]] = {
         _column("People", ".spec.approval.count", "integer"),
         _column("Budgets", ".spec.budgets"),
         _column("Accepted", _condition("Accepted", "status")),
-        _column("Max-Devices", ".spec.limits.maxDevices", "integer", wide=True),
+        # Text: it may be a percentage.
+        _column("Max-Devices", ".spec.limits.maxDevices", wide=True),
+        _column("Max-Unavailable", ".spec.limits.maxUnavailable", wide=True, about="Devices out, over all runs."),
         _column("Max-Namespaces", ".spec.limits.maxNamespaces", "integer", wide=True),
         _AGE,
     ),

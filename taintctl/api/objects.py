@@ -44,7 +44,34 @@ class Meta(Object, frozen=True):
 
 
 class DeviceAttribute(Object, frozen=True):
+    """Exactly one of them is set."""
+
     string: str | None = None
+    integer: int | None = msgspec.field(default=None, name="int")
+    boolean: bool | None = msgspec.field(default=None, name="bool")
+    version: str | None = None
+    strings: tuple[str, ...] | None = None
+    integers: tuple[int, ...] | None = msgspec.field(default=None, name="ints")
+    booleans: tuple[bool, ...] | None = msgspec.field(default=None, name="bools")
+    versions: tuple[str, ...] | None = None
+
+
+class DeviceCapacity(Object, frozen=True):
+    value: str
+
+
+class Counter(Object, frozen=True):
+    value: str
+
+
+class CounterSet(Object, frozen=True):
+    name: str
+    counters: dict[str, Counter] | None = None
+
+
+class DeviceCounterConsumption(Object, frozen=True):
+    counter_set: str
+    counters: dict[str, Counter] | None = None
 
 
 class DeviceTaint(Object, frozen=True):
@@ -56,8 +83,11 @@ class DeviceTaint(Object, frozen=True):
 class SliceDevice(Object, frozen=True):
     name: str
     attributes: dict[str, DeviceAttribute] | None = None
+    capacity: dict[str, DeviceCapacity] | None = None
+    consumes_counters: tuple[DeviceCounterConsumption, ...] | None = None
     node_name: str | None = None
     taints: tuple[DeviceTaint, ...] | None = None
+    allow_multiple_allocations: bool | None = None
 
 
 class Pool(Object, frozen=True):
@@ -71,6 +101,7 @@ class SliceSpec(Object, frozen=True):
     pool: Pool
     node_name: str | None = None
     devices: tuple[SliceDevice, ...] | None = None
+    shared_counters: tuple[CounterSet, ...] | None = None
 
 
 class ResourceSlice(Object, frozen=True):
@@ -99,8 +130,32 @@ class DeviceAllocation(Object, frozen=True):
     results: tuple[AllocationResult, ...] | None = None
 
 
+class NodeSelectorRequirement(Object, frozen=True):
+    key: str
+    operator: str = ""
+    values: tuple[str, ...] | None = None
+
+
+class NodeSelectorTerm(Object, frozen=True):
+    match_fields: tuple[NodeSelectorRequirement, ...] | None = None
+
+
+class NodeSelector(Object, frozen=True):
+    node_selector_terms: tuple[NodeSelectorTerm, ...] | None = None
+
+
 class Allocation(Object, frozen=True):
     devices: DeviceAllocation = DeviceAllocation()
+    node_selector: NodeSelector | None = None
+
+    @property
+    def node(self) -> str:
+        """The one node that the allocated devices can be used on; empty where that is none or several."""
+        terms = self.node_selector.node_selector_terms or () if self.node_selector else ()
+        if len(terms) != 1:
+            return ""
+        named = [f.values for f in terms[0].match_fields or () if f.key == "metadata.name" and f.operator == "In"]
+        return named[0][0] if len(named) == 1 and named[0] is not None and len(named[0]) == 1 else ""
 
 
 class ConsumerReference(Object, frozen=True):
@@ -150,6 +205,8 @@ class SchedulingGroup(Object, frozen=True):
 class PodSpec(Object, frozen=True):
     node_name: str | None = None
     scheduling_group: SchedulingGroup | None = None
+    priority: int | None = None
+    priority_class_name: str | None = None
     containers: tuple[Container, ...] | None = None
     init_containers: tuple[Container, ...] | None = None
 
@@ -241,6 +298,10 @@ class Node(Object, frozen=True):
         return next((c for c in self.status.conditions or () if c.type == "Ready"), None)
 
 
+class Namespace(Object, frozen=True):
+    metadata: Meta
+
+
 class LabelSelectorRequirement(Object, frozen=True):
     key: str
     operator: str
@@ -267,8 +328,17 @@ class PodDisruptionBudget(Object, frozen=True):
     status: BudgetStatus = BudgetStatus()
 
 
+class CELDeviceSelector(Object, frozen=True):
+    expression: str
+
+
+class ClassSelector(Object, frozen=True):
+    cel: CELDeviceSelector | None = None
+
+
 class DeviceClassSpec(Object, frozen=True):
     extended_resource_name: str | None = None
+    selectors: tuple[ClassSelector, ...] | None = None
 
 
 class DeviceClass(Object, frozen=True):
@@ -310,20 +380,29 @@ class ListMeta(Object, frozen=True):
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     """What of the cluster one plan is made from.
 
-    `pods` holds at least the pods that the claims' `reservedFor` name and those on the target devices' nodes;
-    a reserved pod that is not in it does not exist. `taken_at` is when the oldest part was read, by our clock;
+    `slices` holds every slice of each pool that it holds one of, and `published` says how many devices each pool of the
+    drivers publishes (driver and pool; newest generations). `pods` holds at least the pods that the claims'
+    `reservedFor` name and those on the target devices' nodes; a reserved pod that is not in it does not exist.
+    `taken_at` is when the oldest part was read, by our clock;
     `live` says that nothing of it came from a cache. Owners may be remembered for a minute all the same: they decide
     what pods are counted under, never whether one is there. `gang_pods` are the pods elsewhere that belong to a gang of
     one of the holders.
     """
 
     slices: tuple[ResourceSlice, ...]
+    published: dict[tuple[str, str], int]
     claims: tuple[ResourceClaim, ...]
     pods: tuple[Pod, ...]
     nodes: tuple[Node, ...]
     budgets: tuple[PodDisruptionBudget, ...]
     classes: tuple[DeviceClass, ...]
+    namespaces: tuple[Namespace, ...] = ()
+    """Those of the pods that the claims are reserved for."""
     taken_at: datetime
     live: bool
     owners: tuple[KnownOwner, ...] = ()
     gang_pods: tuple[Pod, ...] = ()
+
+    def devices_of(self, driver: str | None) -> int:
+        """How many devices the driver (None: every driver in it) publishes in all."""
+        return sum(count for (of, _), count in self.published.items() if driver in (None, of))

@@ -32,6 +32,9 @@ class PlannedDevice:
     """The node it is local to; empty for a device that is not."""
     published: bool = True
     """False: only allocations still name it, its slice is gone."""
+    pci_bus_id: str = ""
+    along: bool = False
+    """Not matched by the target itself: a device on the same hardware is (`target.partitions: Include`)."""
 
 
 @dataclass(frozen=True, order=True)
@@ -57,10 +60,20 @@ class PlannedPod:
     """Why `owner` may not be the top (an `Unread`): the chain could be followed only so far."""
     workload: str = ""
     """What pods of one owner have in common, for counting; empty for a pod that stands for itself."""
+    priority: int = 0
+    priority_class: str = ""
+    labels: tuple[tuple[str, str], ...] = ()
+    namespace_labels: tuple[tuple[str, str], ...] | None = None
+    """None: the namespace could not be found."""
 
     @property
     def key(self) -> str:
         return f"{self.namespace}/{self.name}"
+
+    @property
+    def keeps_device(self) -> bool:
+        """It stays under the taint and is no monitor: its devices are not idle while it is there."""
+        return self.effect is PodEffect.TOLERATES and not self.terminating and not self.admin_access
 
     @property
     def counted(self) -> bool:
@@ -89,6 +102,10 @@ class Budget:
     name: str
     allowed: int
     needed: int
+
+
+PROTECTED = "protected"
+"""The check whose violations a Break approval lifts; no other is lifted by anybody."""
 
 
 @dataclass(frozen=True, order=True)
@@ -123,6 +140,12 @@ class Violation:
     limit: str
     actual: str
     message: str
+    pods: tuple[str, ...] = ()
+    """For `protected`: the uids of all the pods it is about, which is what a Break approval lets go."""
+
+    @property
+    def breakable(self) -> bool:
+        return self.check == PROTECTED
 
 
 @dataclass(frozen=True)
@@ -144,7 +167,16 @@ class Plan:
     multiple_budgets: tuple[str, ...] = ()
     """Pods (namespace/name) that more than one budget selects: the Eviction API answers 500 for them for ever."""
     lost_with: tuple[LostWith, ...] = ()
+    published: int = 0
+    """How many devices the drivers of its devices publish: what a percentage is of."""
+    elsewhere: int = 0
+    """How many devices of these drivers, other than its own, other runs keep out of service."""
     computed_at: datetime | None = None
+
+    @property
+    def unavailable(self) -> int:
+        """Devices out of service while this plan is carried out: its own, and those that other runs keep out."""
+        return len(self.devices) + self.elsewhere
 
     @property
     def counted_pods(self) -> tuple[PlannedPod, ...]:
@@ -198,6 +230,8 @@ class Idleness:
     """Pods that are there and hold a target device (the monitors with adminAccess that tolerate left out)."""
     terminating: tuple[PodRef, ...] = ()
     """Those of them that are marked for deletion."""
+    devices: tuple[PlannedDevice, ...] = ()
+    """What is published now under the run's rules."""
 
 
 class PlanDevice(Model):
@@ -232,6 +266,10 @@ class PlanLost(Model):
 
 class PlanCounts(Model):
     devices: int = 0
+    unavailable: int = 0
+    """Devices out of service with this plan, over all runs; those alone where the policy does not ask for it."""
+    published: int = 0
+    """Devices that the driver publishes."""
     pods: int = 0
     """Evicted, EvictedLater and NotReachedByTaint."""
     namespaces: int = 0

@@ -2,15 +2,46 @@
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 from enum import StrEnum
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, model_validator
 
-from taintctl.api.base import API_VERSION, WHOLE, Condition, Duration, Model, ObjectMeta, SpecModel
+from taintctl.api.base import API_VERSION, WHOLE, Condition, Duration, Flag, Model, ObjectMeta, SpecModel
+from taintctl.api.labels import LabelSelector
 
-Count = Annotated[int, Field(ge=0, le=1_000_000), WHOLE]
+MAX_COUNT = 1_000_000
+Count = Annotated[int, Field(ge=0, le=MAX_COUNT), WHOLE]
+PERCENT = r"^(100|[0-9]{1,2})%$"
+
+
+def _amount(value: Any) -> int | str:
+    """As an API server takes it: no true, no "3", no 3.0 (of an int-or-string its rules ask for an integer)."""
+    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MAX_COUNT:
+        return value
+    if isinstance(value, str) and re.fullmatch(PERCENT.removesuffix("$"), value, re.ASCII):
+        return value
+    raise ValueError(f"{value!r} is neither a number up to {MAX_COUNT} nor a percentage such as 25%")
+
+
+Amount = Annotated[
+    int | str,
+    BeforeValidator(_amount),
+    WithJsonSchema(
+        {
+            "x-kubernetes-int-or-string": True,
+            "x-kubernetes-validations": [
+                {
+                    "rule": f"type(self) == int ? self >= 0 && self <= {MAX_COUNT} : self.matches('{PERCENT}')",
+                    "message": f"must be a number up to {MAX_COUNT} or a percentage such as 25%",
+                }
+            ],
+        }
+    ),
+]
+"""A number of devices, or a percentage of those that the driver publishes."""
 
 
 class Limits(SpecModel):
@@ -23,11 +54,83 @@ class Limits(SpecModel):
         description="Top owners of these pods (a Deployment, a JobSet ...); one that can't be read, and a pod without "
         "owner, count each for itself.",
     )
-    max_devices: Count | None = Field(None, description="Devices that the rules would taint.")
+    max_devices: Amount | None = Field(
+        None, description="Devices that the rules would taint: a number, or a percentage of what the driver publishes."
+    )
+    max_unavailable: Amount | None = Field(
+        None,
+        description="Devices of the driver that are out of service over all runs that keep some tainted, and this one: "
+        "a number, or a percentage of what the driver publishes.",
+    )
+    min: Count = Field(
+        1,
+        description="What a percentage (which is rounded down) comes to at least: one of three devices is 33% of "
+        "them, and 25% would be none.",
+    )
 
     @property
     def empty(self) -> bool:
-        return (self.max_pods, self.max_namespaces, self.max_workloads, self.max_devices) == (None, None, None, None)
+        given = (self.max_pods, self.max_namespaces, self.max_workloads, self.max_devices, self.max_unavailable)
+        return all(limit is None for limit in given)
+
+    def devices(self, amount: int | str, published: int) -> int:
+        """How many devices `amount` (maxDevices or maxUnavailable) comes to, where the driver publishes so many."""
+        if isinstance(amount, int):
+            return amount
+        return max(published * int(amount.removesuffix("%")) // 100, self.min)
+
+
+Names = Annotated[
+    tuple[Annotated[str, Field(min_length=1, max_length=253, pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$")], ...],
+    Field(min_length=1, max_length=100, json_schema_extra={"x-kubernetes-list-type": "set"}),
+]
+
+
+def _once(names: tuple[str, ...]) -> tuple[str, ...]:
+    if len(set(names)) < len(names):
+        raise ValueError("names one of them twice")
+    return names
+
+
+class Protected(SpecModel):
+    """Pods that are never evicted without a Break approval: those that any of the criteria names."""
+
+    validations: ClassVar = (
+        (
+            "has(self.namespaces) || has(self.namespaceSelector) || has(self.podSelector) || "
+            "has(self.priorityClassNames) || has(self.minPriority)",
+            "protected must name at least one criterion",
+        ),
+    )
+
+    namespaces: Annotated[Names, AfterValidator(_once)] | None = Field(None, description="Pods of these namespaces.")
+    namespace_selector: LabelSelector | None = Field(
+        None, description="Pods of namespaces with these labels; of one whose labels can't be read, too."
+    )
+    pod_selector: LabelSelector | None = Field(None, description="Pods with these labels.")
+    priority_class_names: Annotated[Names, AfterValidator(_once)] | None = Field(
+        None, description="Pods of these PriorityClasses."
+    )
+    min_priority: Annotated[int, Field(ge=-(2**31), le=2**31 - 1), WHOLE] | None = Field(
+        None, description="Pods of this priority and above; a pod without one has 0."
+    )
+
+    @model_validator(mode="after")
+    def _criterion(self) -> Protected:
+        if all(getattr(self, name) is None for name in type(self).model_fields):
+            raise ValueError("protected must name at least one criterion")
+        return self
+
+
+class ToleratingPods(StrEnum):
+    """Pods that tolerate the taint and hold a target device without adminAccess: they keep it, and it is not idle."""
+
+    WAIT = "Wait"
+    """The run waits for them to go, and fails at drain.timeout."""
+    BLOCK = "Block"
+    """A plan with one is a violation."""
+    IGNORE = "Ignore"
+    """They are not warned of, and the run does not fail at drain.timeout for them: it waits until the deadline."""
 
 
 class BudgetMode(StrEnum):
@@ -63,6 +166,13 @@ class Approver(SpecModel):
     )
 
 
+class OnExpiry(StrEnum):
+    CANCEL = "Cancel"
+    """The run is cancelled."""
+    ASK_AGAIN = "AskAgain"
+    """The question is asked anew, and approvals given so far do not count for it."""
+
+
 class ApprovalPolicy(SpecModel):
     required: ApprovalRequired = Field(
         ApprovalRequired.ABOVE_AUTO_APPROVE, description="When people are asked: above autoApprove, always, or never."
@@ -72,6 +182,8 @@ class ApprovalPolicy(SpecModel):
         (), description="Who may; empty: RBAC decides who may write an approval."
     )
     expires_after: Duration = Field(timedelta(minutes=30), description="How long the run waits to be approved.")
+    on_expiry: OnExpiry = Field(OnExpiry.CANCEL, description="What happens when nobody approved in that time.")
+    self_approval: Flag = Field(False, description="Whether the person in the run's requestedBy may approve it too.")
 
 
 class RollbackFailure(StrEnum):
@@ -93,7 +205,9 @@ class PolicySpec(SpecModel):
         default_factory=Limits,
         description="At or below all of them no approval is asked. Absent or empty approves nothing.",
     )
+    protected: Protected | None = Field(None, description="Pods that are never evicted without a Break approval.")
     budgets: BudgetMode = BudgetMode.RESPECT
+    tolerating_pods: ToleratingPods = ToleratingPods.WAIT
     dry_run: DryRunPolicy = Field(default_factory=DryRunPolicy, description="How fresh a dry run must be.")
     approval: ApprovalPolicy = Field(default_factory=ApprovalPolicy, description="Whether people are asked, and who.")
     rollback_on: Annotated[tuple[RollbackFailure, ...], Field(max_length=2), AfterValidator(_different)] = Field(
@@ -125,6 +239,11 @@ class EvictionPolicy(Model):
     @property
     def name(self) -> str:
         return self.metadata.name
+
+    @property
+    def minds_other_runs(self) -> bool:
+        """Whether it asks what other runs keep out of service."""
+        return any(limits.max_unavailable is not None for limits in (self.spec.limits, self.spec.auto_approve))
 
 
 BUILT_IN_POLICY = EvictionPolicy(metadata=ObjectMeta(name="(built in)"), spec=PolicySpec())

@@ -181,6 +181,8 @@ class CompactPlan(Model):
     pods: dict[str, str] = Field(default_factory=dict)
     """By PodEffect: the packed hashes of the pods' uids."""
     violations: tuple[str, ...] = ()
+    protected: str = ""
+    """The packed hashes of the uids of pods that the policy protects."""
 
 
 class GivenApproval(Model):
@@ -188,6 +190,8 @@ class GivenApproval(Model):
     approver: str
     at: Time | None = None
     comment: str = ""
+    breaks: bool = False
+    """It is a Break: protected pods may be evicted."""
 
 
 class ApprovalStatus(Model):
@@ -196,6 +200,8 @@ class ApprovalStatus(Model):
     asked_at: Time | None = None
     needed: int = 0
     """How many people; 0: the policy lets this plan pass without."""
+    break_needed: bool = False
+    """One of them must be a Break, for the plan would evict protected pods."""
     given: tuple[GivenApproval, ...] = ()
     expires_at: Time | None = None
     approved_at: Time | None = None

@@ -46,8 +46,10 @@ _KEPT = {
     "minItems",
     "maxItems",
     "maxProperties",
+    "minProperties",
     "minimum",
     "maximum",
+    "x-kubernetes-int-or-string",
     "x-kubernetes-preserve-unknown-fields",
     "x-kubernetes-validations",
     "x-kubernetes-list-type",
@@ -105,7 +107,9 @@ class _Generator(GenerateJsonSchema):
         elif model is Condition:
             out[_MAP_KEYS] = ["type"]
         elif model is CompactPlan:
-            for packed in (out["properties"]["devices"], out["properties"]["pods"]["additionalProperties"]):
+            properties = out["properties"]
+            packed_fields = (properties["devices"], properties["protected"], properties["pods"]["additionalProperties"])
+            for packed in packed_fields:
                 packed["maxLength"] = MAX_PACKED
         return out
 
@@ -229,7 +233,8 @@ def _structural(node: Mapping[str, Any], defs: Mapping[str, Schema], path: str, 
     elif kind == "integer":
         out["format"] = "int64"
     unknown = set(out) - _KEPT - {"additionalProperties"}
-    if kind is None or unknown:
+    typed = kind is not None or out.get("x-kubernetes-int-or-string")
+    if not typed or unknown:
         raise ValueError(f"{path}: {sorted(unknown) or 'no type'} is not part of a structural schema")
     return {name: out[name] for name in (*_ORDER, *sorted(set(out) - set(_ORDER))) if name in out}
 

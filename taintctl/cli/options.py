@@ -74,7 +74,18 @@ def output_option(function: F) -> F:
 def target_options(function: F) -> F:
     """The devices, as a MaintenanceRun's spec.target names them."""
     for option in (
-        click.option("--whole-driver", is_flag=True, help="The target may be every device of the driver."),
+        click.option("--whole-driver", is_flag=True, help="The target may be every device of a driver."),
+        click.option(
+            "--partitions",
+            type=click.Choice(("Include", "Exact")),
+            help="Whether other devices on the same hardware go along; default: Include.",
+        ),
+        click.option("--uuid", multiple=True, help="The hardware's UUID; may be given several times."),
+        click.option(
+            "--selector", multiple=True, help="A CEL expression, as in a ResourceClaim's request; repeatable."
+        ),
+        click.option("--device-class", help="Devices that this DeviceClass selects."),
+        click.option("--node-selector", multiple=True, metavar="KEY=VALUE", help="Labels of the devices' node."),
         click.option("--device", help="The device's name in its pool, such as gpu-0."),
         click.option("--pool", help="The driver's pool, for node-local devices usually the node's name."),
         click.option("--driver", help="The DRA driver, such as gpu.nvidia.com."),

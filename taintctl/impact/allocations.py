@@ -25,6 +25,8 @@ class Hold:
     extended: bool
     """The claim stands for extended resources: the taint neither counts nor deletes its pod (recording 02, dry-ext)."""
     consumers: tuple[ConsumerReference, ...]
+    node: str = ""
+    """The one node that the allocation is for; empty where that is none or several."""
 
 
 class Allocations:
@@ -46,6 +48,7 @@ class Allocations:
                         tolerations=result.tolerations or (),
                         extended=extended,
                         consumers=claim.status.reserved_for or (),
+                        node=claim.status.allocation.node,
                     )
                 )
         self._by_pool: Mapping[tuple[str, str], list[Hold]] = dict(by_pool)

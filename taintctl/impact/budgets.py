@@ -2,36 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
-from taintctl.api.objects import LabelSelector, LabelSelectorRequirement, Pod, PodDisruptionBudget
+from taintctl.api.labels import selects_labels
+from taintctl.api.objects import Pod, PodDisruptionBudget
 from taintctl.api.plan import Budget
-
-
-def selects_labels(selector: LabelSelector | None, labels: Mapping[str, str]) -> bool:
-    """policy/v1: an empty selector selects every pod of the namespace, an absent one none."""
-    if selector is None:
-        return False
-    wanted = (selector.match_labels or {}).items()
-    return all(labels.get(key) == value for key, value in wanted) and all(
-        _meets(requirement, labels) for requirement in selector.match_expressions or ()
-    )
-
-
-def _meets(requirement: LabelSelectorRequirement, labels: Mapping[str, str]) -> bool:
-    value = labels.get(requirement.key)
-    values = requirement.values or ()
-    match requirement.operator:
-        case "In":
-            return value is not None and value in values
-        case "NotIn":
-            return value is None or value not in values
-        case "Exists":
-            return value is not None
-        case "DoesNotExist":
-            return value is None
-    # An operator of a later Kubernetes: a budget too many asks once too often, one too few evicts.
-    return True
 
 
 def budgets_of(

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 from taintctl.api.objects import DeviceSelector, Node, Pod, Snapshot
-from taintctl.api.plan import Idleness, PodRef, Verdict
+from taintctl.api.plan import DeviceID, Idleness, PlannedDevice, PodRef, Verdict
+from taintctl.api.pools import PoolKey, PublishedPool, published_pools
 from taintctl.api.reasons import PodEffect, Reason
 from taintctl.api.text import some
 from taintctl.impact.allocations import Allocations, Hold, holds_as_extended, selects
-from taintctl.impact.targets import published_pools
+from taintctl.impact.partitions import overlapping
 from taintctl.impact.tolerations import fate
 
 RESOLUTION = timedelta(seconds=1)
@@ -29,8 +31,9 @@ def idleness(
 ) -> Idleness:
     """Whether nothing uses the devices under `selectors` (driver, pool, device), which our taint `key=value` covers.
 
-    False: an allocation of one is reserved for a pod, other than through adminAccess with a toleration for ever
-    (monitors). A pod marked for deletion still runs, and a claim reserved for a pod that is gone is not released yet.
+    False: an allocation of one, or of another device on its hardware, is reserved for a pod, other than through
+    adminAccess with a toleration for ever (monitors). A pod marked for deletion still runs, and a claim reserved for a
+    pod that is gone is not released yet.
     Unknown: a node of a device, or one of `nodes` (where the plan's pods were), is missing or not Ready; or it became
     Ready after `evicting_since`, so that a pod force-deleted from it may still run; or a pod on it may hold the same
     hardware through a device plugin. Once idleness was proven (`proven_at`), Ready now is enough, and so is a node that
@@ -40,29 +43,43 @@ def idleness(
     """
     allocations = Allocations(snapshot)
     wanted = [DeviceSelector(driver=driver, pool=pool, device=device) for driver, pool, device in selectors]
-    busy = _busy(snapshot, allocations, wanted, key=key, value=value)
-    if busy is not None:
-        return busy
-    pools = published_pools(snapshot)
-    involved = nodes | {
-        device.node
-        for selector in wanted
-        for pool in [pools.get((selector.driver or "", selector.pool or ""))]
-        if pool is not None
-        for device, _ in pool.devices()
-        if device.node and selects(selector, device.id)
-    }
-    doubt = _node_doubt(
-        snapshot.nodes, involved, evicting_since=evicting_since, proven=proven_at is not None
-    ) or _plugin_doubt(snapshot, involved, drivers={driver for driver, _, _ in selectors})
-    if doubt is not None:
-        return Idleness(Verdict.UNKNOWN, *doubt)
-    return Idleness(Verdict.TRUE, Reason.DEVICES_IDLE, "No pod holds a target device.")
+    under, beside = _devices(published_pools(snapshot.slices), wanted)
+    found = _busy(allocations, [*wanted, *beside], key=key, value=value)
+    if found is None:
+        involved = nodes | {device.node for device in under if device.node}
+        doubt = _node_doubt(
+            snapshot.nodes, involved, evicting_since=evicting_since, proven=proven_at is not None
+        ) or _plugin_doubt(snapshot, involved, drivers={driver for driver, _, _ in selectors})
+        found = (
+            Idleness(Verdict.UNKNOWN, *doubt)
+            if doubt is not None
+            else Idleness(Verdict.TRUE, Reason.DEVICES_IDLE, "No pod holds a target device.")
+        )
+    return replace(found, devices=tuple(sorted(under)))
 
 
-def _busy(
-    snapshot: Snapshot, allocations: Allocations, selectors: Sequence[DeviceSelector], *, key: str, value: str
-) -> Idleness | None:
+def _devices(
+    pools: Mapping[PoolKey, PublishedPool], selectors: Sequence[DeviceSelector]
+) -> tuple[list[PlannedDevice], list[DeviceSelector]]:
+    """What is published under the selectors, and selectors for what else is on that hardware: a GPU whose partition
+    runs a pod is not idle, whatever `target.partitions` says (recording 07: the taint on the one does not reach the
+    other)."""
+    under: dict[DeviceID, PlannedDevice] = {}
+    beside: list[DeviceSelector] = []
+    for key in {(selector.driver or "", selector.pool or "") for selector in selectors}:
+        pool, own = pools.get(key), [s for s in selectors if (s.driver, s.pool) == key]
+        if pool is None:
+            continue
+        tainted = {planned.id: planned for planned, _ in pool.devices() if any(selects(s, planned.id) for s in own)}
+        under |= tainted
+        beside += [
+            DeviceSelector(driver=id_.driver, pool=id_.pool, device=id_.device)
+            for id_ in sorted(overlapping(pool, frozenset(tainted)))
+        ]
+    return list(under.values()), beside
+
+
+def _busy(allocations: Allocations, selectors: Sequence[DeviceSelector], *, key: str, value: str) -> Idleness | None:
     holders: dict[str, Pod] = {}
     unreleased: set[str] = set()
     for selector in selectors:

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from taintctl.api.base import MAX_NODES
 from taintctl.api.objects import DeviceSelector, Pod, Snapshot
 from taintctl.api.plan import DeviceID, Plan, PlannedPod, PlannedRule, Problem
+from taintctl.api.pools import PoolKey, PublishedPool, published_pools
 from taintctl.api.reasons import PodEffect, Reason
 from taintctl.api.target import Target
 from taintctl.impact.allocations import Allocations, Hold, holds_as_extended, is_pod, selects
 from taintctl.impact.budgets import budgets_of
 from taintctl.impact.message import DryRunMessage
 from taintctl.impact.owners import Owners
-from taintctl.impact.targets import PublishedPool, published_pools, resolve
+from taintctl.impact.targets import out_elsewhere, resolve
 from taintctl.impact.tolerations import NOT_REACHED, Fate, fate, worst
 
 
@@ -27,8 +28,11 @@ class _Use:
     fates: list[Fate] = field(default_factory=list)
 
 
-def build_plan(snapshot: Snapshot, target: Target, *, key: str, value: str) -> Plan | Problem:
-    """What a NoExecute taint `key=value` on the target's devices would do, or why that cannot be said.
+def build_plan(
+    snapshot: Snapshot, target: Target, *, key: str, value: str, others: Sequence[DeviceSelector] = ()
+) -> Plan | Problem:
+    """What a NoExecute taint `key=value` on the target's devices would do, or why that cannot be said. `others` are the
+    selectors of rules with which other runs keep devices out of service.
 
     Pods that are finished (Succeeded, Failed) and still hold a claim are in it: the control plane counts and deletes
     them like any other (upstream podEvictionTime asks no phase). Pods that are not bound yet are in it too, since
@@ -50,14 +54,15 @@ def build_plan(snapshot: Snapshot, target: Target, *, key: str, value: str) -> P
                     )
     uses = _uses(allocations, resolved.selectors, key=key, value=value)
     owners = Owners(snapshot, [use.pod for use in uses.values()])
-    pods = tuple(sorted(_planned(use, owners) for use in uses.values()))
+    labels = {n.metadata.name: _pairs(n.metadata.labels) for n in snapshot.namespaces}
+    pods = tuple(sorted(_planned(use, owners, labels.get(use.pod.metadata.namespace)) for use in uses.values()))
     counted = {pod.uid for pod in pods if pod.counted}
     budgets, multiple = budgets_of((use.pod for uid, use in uses.items() if uid in counted), snapshot.budgets)
-    pools = published_pools(snapshot)
+    pools = published_pools(snapshot.slices)
     rules = tuple(
-        _rule(selector, _predict(pools.values(), allocations, selector, key=key, value=value))
-        for selector in resolved.selectors
+        _rule(selector, _predict(pools, allocations, selector, key=key, value=value)) for selector in resolved.selectors
     )
+    drivers = {device.id.driver for device in resolved.devices}
     plan = Plan(
         devices=resolved.devices,
         pods=pods,
@@ -65,6 +70,8 @@ def build_plan(snapshot: Snapshot, target: Target, *, key: str, value: str) -> P
         budgets=budgets,
         multiple_budgets=multiple,
         lost_with=owners.lost_with(counted),
+        published=sum(snapshot.devices_of(driver) for driver in drivers),
+        elsewhere=out_elsewhere(snapshot, others, (device.id for device in resolved.devices)),
         computed_at=snapshot.taken_at,
     )
     if len(plan.nodes) > MAX_NODES:
@@ -78,18 +85,22 @@ def build_plan(snapshot: Snapshot, target: Target, *, key: str, value: str) -> P
 
 def predict(snapshot: Snapshot, selector: DeviceSelector, *, key: str, value: str) -> DryRunMessage:
     """What the message of a rule with this selector must say (upstream countTaintedDevices and countPendingPods)."""
-    return _predict(published_pools(snapshot).values(), Allocations(snapshot), selector, key=key, value=value)
+    return _predict(published_pools(snapshot.slices), Allocations(snapshot), selector, key=key, value=value)
 
 
 def _predict(
-    pools: Iterable[PublishedPool], allocations: Allocations, selector: DeviceSelector, *, key: str, value: str
+    pools: Mapping[PoolKey, PublishedPool],
+    allocations: Allocations,
+    selector: DeviceSelector,
+    *,
+    key: str,
+    value: str,
 ) -> DryRunMessage:
-    published = sum(
-        selects(selector, device.id)
-        for pool in pools
-        if selector.driver in (None, pool.driver) and selector.pool in (None, pool.name)
-        for device, _ in pool.devices()
-    )
+    wanted: Iterable[PublishedPool] = pools.values()
+    if selector.driver is not None and selector.pool is not None:
+        own = pools.get((selector.driver, selector.pool))
+        wanted = () if own is None else (own,)
+    published = sum(selects(selector, device.id) for pool in wanted for device, _ in pool.devices())
     uses = _uses(allocations, (selector,), key=key, value=value)
     reached = [
         use.pod
@@ -122,7 +133,11 @@ def _uses(allocations: Allocations, selectors: Sequence[DeviceSelector], *, key:
     return uses
 
 
-def _planned(use: _Use, owners: Owners) -> PlannedPod:
+def _pairs(labels: dict[str, str] | None) -> tuple[tuple[str, str], ...]:
+    return tuple(sorted((labels or {}).items()))
+
+
+def _planned(use: _Use, owners: Owners, namespace_labels: tuple[tuple[str, str], ...] | None) -> PlannedPod:
     pod, all_in_all = use.pod, worst(use.fates)
     devices: set[DeviceID] = {hold.device for hold in use.holds}
     return PlannedPod(
@@ -139,6 +154,11 @@ def _planned(use: _Use, owners: Owners) -> PlannedPod:
         owner=owners.text(pod),
         owner_unread=owners.unread(pod),
         workload=owners.workload(pod),
+        # Admission fills it in; a pod without one has 0 (k8s.io/component-helpers: PodPriority).
+        priority=pod.spec.priority or 0,
+        priority_class=pod.spec.priority_class_name or "",
+        labels=_pairs(pod.metadata.labels),
+        namespace_labels=namespace_labels,
     )
 
 

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 from taintctl.api.approval import ApprovalDecision, MaintenanceApproval
 from taintctl.api.plan import Plan
-from taintctl.api.policy import ApprovalRequired, EvictionPolicy
+from taintctl.api.policy import ApprovalRequired, EvictionPolicy, Limits
 from taintctl.api.reasons import Reason
 from taintctl.api.run import CompactPlan, GivenApproval
 
@@ -36,15 +36,23 @@ class Tally:
     denied: GivenApproval | None
     ignored: tuple[Ignored, ...]
 
+    @property
+    def broken(self) -> tuple[str, ...]:
+        """Who let protected pods go."""
+        return tuple(given.approver for given in self.given if given.breaks)
+
     def complete(self, needed: int) -> bool:
         """Whether enough people approved and nobody denied. With none needed, nobody has to."""
         return self.denied is None and len(self.given) >= needed
 
 
-def people_needed(plan: Plan, policy: EvictionPolicy) -> int:
+def people_needed(plan: Plan, policy: EvictionPolicy, *, protected: bool = False) -> int:
     """How many different people must approve `plan`; 0: it passes without. An empty autoApprove (as the built-in
-    policy's) approves nothing, not even a plan that hits nobody."""
+    policy's) approves nothing, not even a plan that hits nobody. A plan that hits protected pods is always asked about,
+    whatever autoApprove and approval.required say."""
     approval, auto = policy.spec.approval, policy.spec.auto_approve
+    if protected:
+        return approval.count
     if approval.required is ApprovalRequired.NEVER:
         return 0
     if approval.required is ApprovalRequired.ALWAYS or auto.empty:
@@ -55,10 +63,15 @@ def people_needed(plan: Plan, policy: EvictionPolicy) -> int:
             (auto.max_pods, len(plan.counted_pods)),
             (auto.max_namespaces, len(plan.namespaces)),
             (auto.max_workloads, len(plan.workloads)),
-            (auto.max_devices, len(plan.devices)),
+            (_devices(auto, auto.max_devices, plan), len(plan.devices)),
+            (_devices(auto, auto.max_unavailable, plan), plan.unavailable),
         )
     )
     return 0 if within else approval.count
+
+
+def _devices(auto: Limits, amount: int | str | None, plan: Plan) -> int | None:
+    return None if amount is None else auto.devices(amount, plan.published)
 
 
 def tally(
@@ -70,9 +83,13 @@ def tally(
     allow_unverified: bool,
     asked_at: datetime | None,
     expires_at: datetime | None,
+    requested_by: str | None = None,
 ) -> Tally:
     """Counts the approvals of one run for the plan that was `asked` about at `asked_at`, until `expires_at`.
 
+    A Break is an Approve that also lets protected pods go: it counts by the same rules, and where one person gave both
+    it is the Break that counts. Who asked for the run (`requested_by`) does not count, unless the policy has
+    approval.selfApproval.
     An Approve counts for that digest alone, from somebody who may, once a person, and only where the cluster proved
     who wrote it at that time (`verified_since`) or that was waived. One written before the asking answers an earlier
     question; one written after the expiry came too late, also where nobody was there to say so at the time.
@@ -124,6 +141,15 @@ def tally(
                     "controller with --allow-unverified-approvals.",
                 )
             )
+        elif requested_by == spec.approver.name and not policy.spec.approval.self_approval:
+            ignored.append(
+                Ignored(
+                    approval.name,
+                    Reason.SELF_APPROVAL,
+                    f"{spec.approver.name} asked for the run and EvictionPolicy {policy.name} has no "
+                    "approval.selfApproval; another person has to approve.",
+                )
+            )
         elif who in given:
             ignored.append(
                 Ignored(
@@ -137,8 +163,10 @@ def tally(
     return Tally(given=tuple(given.values()), denied=denied, ignored=tuple(ignored[:MAX_IGNORED]))
 
 
-def _order(approval: MaintenanceApproval) -> tuple[datetime, str]:
-    return approval.metadata.creation_timestamp or datetime.max.replace(tzinfo=UTC), approval.name
+def _order(approval: MaintenanceApproval) -> tuple[bool, datetime, str]:
+    """A Break before the Approve that the same person gave earlier."""
+    created = approval.metadata.creation_timestamp or datetime.max.replace(tzinfo=UTC)
+    return approval.spec.decision is not ApprovalDecision.BREAK, created, approval.name
 
 
 def _before(approval: MaintenanceApproval, asked_at: datetime | None) -> bool:
@@ -162,4 +190,5 @@ def _given(approval: MaintenanceApproval) -> GivenApproval:
         approver=approval.spec.approver.name,
         at=approval.metadata.creation_timestamp,
         comment=approval.spec.comment or "",
+        breaks=approval.spec.decision is ApprovalDecision.BREAK,
     )

@@ -8,10 +8,11 @@ from datetime import timedelta
 from enum import StrEnum
 
 from taintctl.api.base import format_duration
-from taintctl.api.plan import Budget, Plan, Violation
-from taintctl.api.policy import BudgetMode, EvictionPolicy
+from taintctl.api.plan import PROTECTED, Budget, Plan, Violation
+from taintctl.api.policy import BudgetMode, EvictionPolicy, ToleratingPods
 from taintctl.api.reasons import PodEffect
 from taintctl.api.text import plural, some
+from taintctl.policy.protection import protection
 
 LONGEST = 10**10
 """Seconds, some 300 years: tolerationSeconds is any int64, and a timedelta is not."""
@@ -43,7 +44,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What the chain found, in its order. Violations block; warnings are said."""
+    """What the chain found, in its order. Violations block (of protected pods: until a Break); warnings are said."""
 
     violations: tuple[Violation, ...]
     warnings: tuple[Violation, ...] = ()
@@ -51,6 +52,16 @@ class Evaluation:
     @property
     def allowed(self) -> bool:
         return not self.violations
+
+    @property
+    def protected(self) -> tuple[Violation, ...]:
+        """Those that a Break approval lifts."""
+        return tuple(v for v in self.violations if v.breakable)
+
+    @property
+    def blocking(self) -> tuple[Violation, ...]:
+        """Those that nobody's approval lifts."""
+        return tuple(v for v in self.violations if not v.breakable)
 
 
 Check = Callable[[PolicyInput], tuple[Finding, ...]]
@@ -69,7 +80,12 @@ def max_workloads(given: PolicyInput) -> tuple[Finding, ...]:
 
 
 def max_devices(given: PolicyInput) -> tuple[Finding, ...]:
-    return _limit("maxDevices", given.policy.spec.limits.max_devices, len(given.plan.devices), "device")
+    return _device_limit("maxDevices", given.policy.spec.limits.max_devices, len(given.plan.devices), given)
+
+
+def max_unavailable(given: PolicyInput) -> tuple[Finding, ...]:
+    """Over all runs: what others keep out of service, and this plan."""
+    return _device_limit("maxUnavailable", given.policy.spec.limits.max_unavailable, given.plan.unavailable, given)
 
 
 def toleration_seconds(given: PolicyInput) -> tuple[Finding, ...]:
@@ -97,6 +113,27 @@ def toleration_seconds(given: PolicyInput) -> tuple[Finding, ...]:
                 )
             )
     return _violations(found)
+
+
+def protected(given: PolicyInput) -> tuple[Finding, ...]:
+    return _violations(protection(given.plan, given.policy.spec.protected))
+
+
+def tolerating_pods(given: PolicyInput) -> tuple[Finding, ...]:
+    """They are not evicted and keep their devices busy, so the run can only wait for them."""
+    mode = given.policy.spec.tolerating_pods
+    keep = [pod.key for pod in given.plan.pods if pod.keeps_device]
+    if mode is ToleratingPods.IGNORE or not keep:
+        return ()
+    remedy = "end them first" if mode is ToleratingPods.BLOCK else "the run waits for them until drain.timeout"
+    found = Violation(
+        check="toleratingPods",
+        limit="none" if mode is ToleratingPods.BLOCK else "none at drain.timeout",
+        actual=plural(len(keep), "pod"),
+        message=f"{some(keep)} {'tolerates' if len(keep) == 1 else 'tolerate'} the taint without adminAccess and "
+        f"{'keeps' if len(keep) == 1 else 'keep'} devices busy; {remedy}.",
+    )
+    return (Finding(Severity.VIOLATION if mode is ToleratingPods.BLOCK else Severity.WARNING, found),)
 
 
 def budgets(given: PolicyInput) -> tuple[Finding, ...]:
@@ -136,7 +173,10 @@ CHECKS: tuple[tuple[str, Check], ...] = (
     ("maxNamespaces", max_namespaces),
     ("maxWorkloads", max_workloads),
     ("maxDevices", max_devices),
+    ("maxUnavailable", max_unavailable),
     ("tolerationSeconds", toleration_seconds),
+    (PROTECTED, protected),
+    ("toleratingPods", tolerating_pods),
     ("budgets", budgets),
     ("multipleBudgets", multiple_budgets),
 )
@@ -161,6 +201,24 @@ def _limit(check: str, limit: int | None, actual: int, noun: str) -> tuple[Findi
         "in the EvictionPolicy."
     )
     return _violations([Violation(check=check, limit=str(limit), actual=str(actual), message=message)])
+
+
+def _device_limit(check: str, amount: int | str | None, actual: int, given: PolicyInput) -> tuple[Finding, ...]:
+    if amount is None:
+        return ()
+    published = given.plan.published
+    limit = given.policy.spec.limits.devices(amount, published)
+    if actual <= limit:
+        return ()
+    said = str(amount) if isinstance(amount, int) else f"{amount} ({limit} of {published})"
+    elsewhere = actual - len(given.plan.devices)
+    if check == "maxDevices":
+        does, remedy = f"The plan hits {plural(actual, 'device')}", "narrow the target"
+    else:
+        does = f"With the plan {plural(actual, 'device')} would be out of service, {elsewhere} of them by other runs,"
+        remedy = "wait until other runs release theirs" if elsewhere else "narrow the target"
+    message = f"{does} and {check} is {said}; {remedy}, or raise limits.{check} in the EvictionPolicy."
+    return _violations([Violation(check=check, limit=said, actual=str(actual), message=message)])
 
 
 def _broken(budget: Budget) -> Violation:

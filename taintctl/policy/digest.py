@@ -20,8 +20,9 @@ _WORST_FIRST = tuple(PodEffect)
 
 
 def digest(plan: Plan, policy: EvictionPolicy, violations: Iterable[Violation] = (), *, run_uid: str = "") -> str:
-    """64 hex digits over what an approval is for: the run, the devices with their UUIDs, each pod's uid and effect, the
-    policy's uid and generation, and what is violated. Terminating pods are not in it: nothing happens to them.
+    """64 hex digits over what an approval is for: the run, the devices with their UUIDs and PCI addresses, each pod's
+    uid and effect, the policy's uid and generation, and what is violated. Terminating pods are not in it: nothing
+    happens to them.
     """
     return compact(plan, policy, violations, run_uid=run_uid).digest
 
@@ -29,18 +30,22 @@ def digest(plan: Plan, policy: EvictionPolicy, violations: Iterable[Violation] =
 def compact(
     plan: Plan, policy: EvictionPolicy, violations: Iterable[Violation] = (), *, run_uid: str = ""
 ) -> CompactPlan:
-    """What `covers` needs of an approved plan, for a run's status: its size grows by 11 bytes a pod."""
+    """What `covers` needs of an approved plan, for a run's status: its size grows by 11 bytes a pod.
+
+    Pods that the policy protects stand in it twice."""
+    found = tuple(violations)
     unsealed = CompactPlan(
         digest="",
         policy_generation=policy.metadata.generation,
         policy_uid=policy.metadata.uid,
-        devices=_pack(_device(device) for device in plan.devices),
+        devices=_pack(parts for device in plan.devices for parts in (_device(device), _name(device))),
         pods={
             effect.value: packed
             for effect in PodEffect
             if (packed := _pack([pod.uid] for pod in plan.pods if pod.effect is effect and not pod.terminating))
         },
-        violations=tuple(sorted({_violation(violation) for violation in violations})),
+        violations=tuple(sorted({_violation(violation) for violation in found})),
+        protected=_pack([uid] for uid in {uid for violation in found for uid in violation.pods}),
     )
     return unsealed.model_copy(update={"digest": _seal(unsealed, run_uid)})
 
@@ -55,6 +60,7 @@ def _seal(what: CompactPlan, run_uid: str) -> str:
         what.devices,
         sorted(what.pods.items()),
         list(what.violations),
+        *([what.protected] if what.protected else []),
     ]
     return hashlib.sha256(json.dumps(parts, separators=(",", ":")).encode()).hexdigest()
 
@@ -67,9 +73,9 @@ def covers(
     *,
     run_uid: str = "",
 ) -> bool:
-    """Whether `plan` is the approved one or a smaller: same run, policy and generation; every device (with its UUID)
-    and every pod (uid) was in it, none with a worse effect; no new violation. What cannot be read, or does not fit its
-    own digest, covers nothing.
+    """Whether `plan` is the approved one or a smaller: same run, policy and generation; every device (with its UUID
+    and PCI address) and every pod (uid) was in it, none with a worse effect; no new violation, and no pod that is
+    protected now and was not. What cannot be read, or does not fit its own digest, covers nothing.
 
     Worst first: Evicted (deleted at once, no budget asked), EvictedLater (the same, but with time to end by itself),
     NotReachedByTaint (taintctl evicts it, and a budget can say no), Tolerates (stays). Better is smaller.
@@ -79,12 +85,15 @@ def covers(
         return False
     try:
         devices, allowed = _unpack(approved.devices), _allowed(approved)
+        protected = _unpack(approved.protected)
     except ValueError:
         return False
+    found = tuple(violations)
     return (
         all(_entry(_device(device)) in devices for device in plan.devices)
         and all(_allows(allowed, pod) for pod in plan.pods if not pod.terminating)
-        and {_violation(violation) for violation in violations} <= set(approved.violations)
+        and {_violation(violation) for violation in found} <= set(approved.violations)
+        and all(_entry([uid]) in protected for violation in found for uid in violation.pods)
     )
 
 
@@ -102,6 +111,16 @@ def uncovered(approved: CompactPlan, plan: Plan, *, run_uid: str = "") -> frozen
     return frozenset(pod.uid for pod in pods if not _allows(allowed, pod) or not new.isdisjoint(pod.devices))
 
 
+def other_hardware(approved: CompactPlan, devices: Iterable[PlannedDevice]) -> tuple[PlannedDevice, ...]:
+    """Those of `devices` whose name was in the plan and stood for other hardware then (UUID or PCI address). Of a plan
+    that cannot be read, all."""
+    try:
+        known = _unpack(approved.devices)
+    except ValueError:
+        return tuple(devices)
+    return tuple(d for d in devices if _entry(_name(d)) in known and _entry(_device(d)) not in known)
+
+
 def _allowed(approved: CompactPlan) -> dict[bytes, PodEffect]:
     return {uid: PodEffect(effect) for effect, packed in approved.pods.items() for uid in _unpack(packed)}
 
@@ -112,7 +131,11 @@ def _allows(allowed: Mapping[bytes, PodEffect], pod: PlannedPod) -> bool:
 
 
 def _device(device: PlannedDevice) -> list[str]:
-    return [device.id.driver, device.id.pool, device.id.device, device.uuid]
+    return [*_name(device), device.uuid, device.pci_bus_id]
+
+
+def _name(device: PlannedDevice) -> list[str]:
+    return [device.id.driver, device.id.pool, device.id.device]
 
 
 def _violation(violation: Violation) -> str:

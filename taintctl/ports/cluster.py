@@ -2,25 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Protocol
 
 from taintctl.api.check import Own
-from taintctl.api.objects import DeviceTaintRule, ResourceClaim, Snapshot
+from taintctl.api.objects import DeviceClass, DeviceTaintRule, ResourceClaim, Snapshot
+from taintctl.api.pools import PoolKey, PublishedPool
 from taintctl.api.reasons import Effect
 from taintctl.api.rule import EvictionOutcome, RuleManifest
+
+Pick = Callable[[Mapping[PoolKey, PublishedPool], Iterable[DeviceClass]], frozenset[PoolKey]]
+"""Which of these pools are of interest, where more than driver, pool and node decide it."""
 
 
 @dataclass(frozen=True)
 class Scope:
-    """What part of a cluster a snapshot must hold whole: a driver's devices, or one pool of them.
+    """What part of a cluster a snapshot must hold whole: pools with their devices, claims, pods and nodes.
 
-    `nodes` are read although no slice names them (any more).
+    The pools are those that meet all of `driver`, `pool`, `node_selector` (with a device local to such a node) and
+    `pick`, each None for any; and `pools`, whatever the others say. Pools that only allocations name are in it by
+    driver and pool. `nodes` are read although no slice names them (any more).
     """
 
-    driver: str
+    driver: str | None = None
     pool: str | None = None
+    node_selector: Mapping[str, str] | None = None
+    pick: Pick | None = None
+    pools: frozenset[PoolKey] = frozenset()
     nodes: tuple[str, ...] = ()
     owners: bool = True
     """Whether who owns the holders is wanted too, and the pods of their gangs."""

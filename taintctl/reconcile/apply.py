@@ -81,12 +81,16 @@ class Writer:
     async def _act(self, run: MaintenanceRun, resource_version: str, actions: Sequence[Action]) -> Applied:
         outcomes: list[EvictionOutcome] = []
         failed: ClusterError | None = None
+        known = True  # the write of the status has just asked
         for action in actions:
             if failed is not None and not _evicts_nobody(action):
                 continue
             try:
-                if _evicts(action):
+                if _evicts(action) and not known:
                     await self._as_decided(run)
+                if _evicts(action) and run.spec.deadline <= self.clock.now():
+                    raise _TooLateError("nothing more is evicted: the deadline has passed")
+                known = False
                 outcome = await self._do(action, run, resource_version)
             except _TooLateError as error:
                 log.warning("run %s: %s", run.name, error)
@@ -115,8 +119,6 @@ class Writer:
             or resource_version not in (None, now.resource_version)
         ):
             raise Conflict(f"run {run.name} changed", status=409)
-        if run.spec.deadline <= self.clock.now():
-            raise _TooLateError("nothing more is evicted: the deadline has passed")
 
     async def _do(self, action: Action, run: MaintenanceRun, resource_version: str) -> EvictionOutcome | None:
         match action:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -13,10 +14,12 @@ from taintctl.api.base import FINALIZER, LABEL_WINDOW
 from taintctl.api.check import KINDS, FieldProblem, Own, check
 from taintctl.api.plan import Verdict
 from taintctl.api.policy import EvictionPolicy
+from taintctl.api.pools import PoolKey
 from taintctl.api.reasons import Phase
 from taintctl.api.rule import EvictionOutcome, run_uid_of
 from taintctl.api.run import MaintenanceRun
 from taintctl.api.window import MaintenanceWindow
+from taintctl.impact import target_problems
 from taintctl.ports.clock import Clock
 from taintctl.ports.cluster import Cache, Cluster
 from taintctl.ports.errors import ClusterError, Conflict, NotFound
@@ -58,15 +61,15 @@ class Reconciler:
         """By run: why not all of its last decision was done."""
         self._idle_since: dict[str, float] = {}
         """By run's uid, on the loop's clock: the first of the looks, one after the other, that saw its devices idle."""
-        self._runs_by_scope: dict[str, tuple[str, str | None]] = {}
+        self._runs_by_scope: dict[str, Callable[[PoolKey], bool]] = {}
 
     def enqueue(self, kind: type[Own], name: str, delay: timedelta = timedelta(0)) -> None:
         self._queue.add((kind, name), delay.total_seconds())
 
     def devices_changed(self, driver: str, pool: str) -> None:
         """A claim, pod or slice of that pool changed: the runs that aim at it look again."""
-        for name, (wanted, only) in self._runs_by_scope.items():
-            if wanted == driver and only in (None, pool):
+        for name, concerns in self._runs_by_scope.items():
+            if concerns((driver, pool)):
                 self.enqueue(MaintenanceRun, name)
 
     async def resync(self) -> None:
@@ -165,10 +168,11 @@ class Reconciler:
                 await self._refuse(raw, checked.problems)
                 return None
             run = checked.obj
+            problems = checked.problems + target_problems(run.spec.target)
             self._remember_scope(run)
             looked = asyncio.get_running_loop().time()
             try:
-                observation = await self._reader.observe(run, checked.problems, live=live, outcomes=outcomes)
+                observation = await self._reader.observe(run, problems, live=live, outcomes=outcomes)
             except ClusterError as error:
                 self._idle_since.pop(run.metadata.uid, None)
                 await self._say_unreadable(run, error)
@@ -214,8 +218,8 @@ class Reconciler:
     def _remember_scope(self, run: MaintenanceRun) -> None:
         if run.status.phase is not None and run.status.phase.ended:
             self._runs_by_scope.pop(run.name, None)
-        elif run.spec.target.driver is not None:
-            self._runs_by_scope[run.name] = (run.spec.target.driver, run.spec.target.pool)
+        else:
+            self._runs_by_scope[run.name] = _concerns(run)
 
     async def _wake_approvals(self, run: MaintenanceRun) -> None:
         """What becomes of an approval is said on it, and that is the run's to decide."""
@@ -325,3 +329,17 @@ class Reconciler:
             resource_version=metadata["resourceVersion"],
             status=status,
         )
+
+
+def _concerns(run: MaintenanceRun) -> Callable[[PoolKey], bool]:
+    """Which pools' changes make the run look again at once: those under its rules, and those that its target names.
+    What the names do not tell (labels, classes, expressions, UUIDs) is found at its next look: else a target without
+    a driver would look at every change of a cluster."""
+    target = run.spec.target
+    tainted = frozenset((rule.driver, rule.pool) for rule in run.status.rules)
+    by_name = target.driver is not None and not (target.node_selector or target.by_attribute)
+
+    def concerns(pool: PoolKey) -> bool:
+        return pool in tainted or (by_name and target.driver == pool[0] and target.pool in (None, pool[1]))
+
+    return concerns

@@ -10,6 +10,7 @@ from taintctl.api.base import LABEL_WINDOW
 from taintctl.api.check import check
 from taintctl.api.run import MaintenanceRun, Trigger, TriggerType
 from taintctl.api.window import MaintenanceWindow
+from taintctl.impact import target_problems
 from taintctl.ports.clock import Clock
 from taintctl.ports.cluster import Cluster
 from taintctl.ports.errors import Conflict
@@ -45,7 +46,8 @@ async def reconcile_window(cluster: Cluster, clock: Clock, settings: Settings, n
         for found in await cluster.list(MaintenanceRun, label_selector=f"{LABEL_WINDOW}={name}")
         if (run := check(MaintenanceRun, found).obj) is not None
     )
-    observation = WindowObservation(window, checked.problems, runs, settings)
+    problems = checked.problems + target_problems(window.spec.target)
+    observation = WindowObservation(window, problems, runs, settings)
     decision = decide_window(observation, clock.now())
     if decision.create is not None:
         try:

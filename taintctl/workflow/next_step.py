@@ -19,11 +19,18 @@ def on_policy(reason: str, policy: str | None, run: str) -> str:
 
 
 def on_violation(violation: Violation, plan: Plan, policy: str | None, run: str) -> str:
-    """Where policy does not allow the plan: to look at the budget that would break, before anybody loosens a policy."""
+    """Where policy does not allow the plan: to look at the budget that would break, or at the runs whose devices are
+    out, before anybody loosens a policy."""
     broken = next((b for b in plan.budgets if b.needed > b.allowed), None)
     if violation.check == "budgets" and broken is not None:
         return f"kubectl get poddisruptionbudgets --namespace {broken.namespace}"
+    if violation.check == "maxUnavailable" and plan.elsewhere:
+        return "taintctl status"  # whose devices are out
     return on_policy(Reason.POLICY_VIOLATED, policy, run)
+
+
+def on_approval(breaks: bool, run: str) -> str:
+    return f"taintctl approve {run} --break" if breaks else f"taintctl approve {run}"
 
 
 def on_plan(reason: str, run: str) -> str:

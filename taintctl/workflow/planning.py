@@ -45,7 +45,18 @@ class Standing:
 
     @property
     def approved(self) -> bool:
-        return self.covered and self.tally.complete(self.needed)
+        return self.covered and self.tally.complete(self.needed) and not self.unbroken
+
+    @property
+    def unbroken(self) -> bool:
+        """The plan hits protected pods, and nobody has given a Break for it."""
+        return bool(self.evaluation.protected) and not (self.covered and self.tally.broken)
+
+    @property
+    def ask(self) -> str:
+        """`2 approvals (one of them with Break)`."""
+        how = ", with Break" if self.needed == 1 else " (at least one with Break)"
+        return plural(self.needed, "approval") + (how if self.evaluation.protected else "")
 
     @property
     def violations(self) -> tuple[Violation, ...]:
@@ -68,7 +79,7 @@ def standing(look: Look, plan: Plan, policy: EvictionPolicy) -> Standing:
         plan=plan,
         policy=policy,
         evaluation=evaluation,
-        needed=people_needed(plan, policy),
+        needed=people_needed(plan, policy, protected=bool(evaluation.protected)),
         covered=asked is not None and covers(asked, plan, policy, evaluation.violations, run_uid=obs.run.metadata.uid),
         tally=count(look, policy),
     )
@@ -87,6 +98,7 @@ def count(look: Look, policy: EvictionPolicy) -> Tally:
         allow_unverified=obs.settings.allow_unverified_approvals,
         asked_at=approval.asked_at,
         expires_at=approval.expires_at,
+        requested_by=obs.run.spec.requested_by,
     )
 
 
@@ -105,7 +117,7 @@ def stands(look: Look) -> Standing | Refusal:
     now = plan_stands(look)
     if isinstance(now, Refusal) or now.approved:
         return now
-    return _changed(f"{plural(now.needed, 'approval')} needed and {len(now.tally.given)} given for it")
+    return _changed(f"{now.ask} needed and {len(now.tally.given)} given for it")
 
 
 def plan_stands(look: Look) -> Standing | Refusal:
@@ -129,10 +141,14 @@ def plan_stands(look: Look) -> Standing | Refusal:
     now = standing(look, obs.plan, obs.policy)
     if {selector(rule) for rule in obs.plan.rules} != {selector(rule) for rule in main_rules(look.status)}:
         return _changed("the devices are no longer those of the dry run")
-    if now.violations:
-        return _changed(violated(now.violations))
+    if now.evaluation.blocking:
+        return _changed(violated(now.evaluation.blocking))
     if not now.covered:
         return _changed("a device, a pod or the policy is not as it was asked about")
+    asked = look.status.approval
+    if now.needed and asked is not None and asked.expires_at is None:
+        # It was within autoApprove, which also minds what other runs have taken out since.
+        return _changed("it is no longer within autoApprove")
     return now
 
 
@@ -177,6 +193,16 @@ def ask(look: Look, now: Standing) -> tuple[Look, Reason]:
     return look, reason
 
 
+def ask_again(look: Look, now: Standing) -> Look:
+    """The question that ran out is asked anew; approvals that were given for it answer an earlier one. Not sooner than
+    a dry run grows old, whatever approval.expiresAfter says: that would be a hot loop."""
+    old = look.status.approval
+    assert old is not None
+    wait = max(look.scaled(now.policy.spec.approval.expires_after), look.freshness)
+    changes = {"asked_at": look.now, "expires_at": look.now + wait, "given": ()}
+    return look.with_status(approval=old.model_copy(update=changes))
+
+
 def with_tally(look: Look, now: Standing) -> Look:
     """Status and condition of the approval."""
     old = look.status.approval
@@ -184,6 +210,7 @@ def with_tally(look: Look, now: Standing) -> Look:
     approval = old.model_copy(
         update={
             "needed": now.needed,
+            "break_needed": bool(now.evaluation.protected),
             "given": now.tally.given,
             "approved_at": (old.approved_at or look.now) if now.approved else None,
         }
@@ -204,7 +231,7 @@ def with_tally(look: Look, now: Standing) -> Look:
         ConditionType.APPROVED,
         False,
         Reason.WAITING_FOR_APPROVAL,
-        f"{given} of {plural(now.needed, 'approval')} given.",
+        f"{given} of {now.ask} given.",
     )
 
 
@@ -236,6 +263,8 @@ def with_plan(look: Look, now: Standing) -> Look:
         more_pods=max(0, len(plan.pods) - MAX_LISTED),
         counts=PlanCounts(
             devices=len(plan.devices),
+            unavailable=plan.unavailable,
+            published=plan.published,
             pods=len(counted),
             namespaces=len(plan.namespaces),
             workloads=len(plan.workloads),
@@ -271,14 +300,15 @@ def with_plan(look: Look, now: Standing) -> Look:
     if old is not None and old.model_copy(update={"computed_at": shown.computed_at}) == shown:
         shown = old
     look = look.with_status(plan=shown)
-    if now.violations:
+    if now.evaluation.blocking or now.unbroken:
         return look.with_condition(ConditionType.WITHIN_POLICY, False, Reason.POLICY_VIOLATED, violated(now.violations))
-    warned = now.evaluation.warnings
+    warned = (*now.evaluation.protected, *now.evaluation.warnings)
+    broken = f" with the Break of {some(now.tally.broken)}" if now.evaluation.protected else ""
     return look.with_condition(
         ConditionType.WITHIN_POLICY,
         True,
         Reason.WITHIN_POLICY,
-        f"EvictionPolicy {policy.name} allows the plan." + (f" Mind: {violated(warned)}" if warned else ""),
+        f"EvictionPolicy {policy.name} allows the plan{broken}." + (f" Mind: {violated(warned)}" if warned else ""),
     )
 
 

@@ -14,7 +14,15 @@ from taintctl.workflow.text import EVENT_MAX, MESSAGE_MAX, short
 Transition = tuple[Phase | None, Reason, Phase]
 
 PLAN_PROBLEMS = frozenset(
-    {Reason.NO_DEVICES, Reason.WHOLE_DRIVER, Reason.POOL_INCOMPLETE, Reason.TOO_MANY_RULES, Reason.CONSUMER_UNKNOWN}
+    {
+        Reason.NO_DEVICES,
+        Reason.DEVICE_CLASS_NOT_FOUND,
+        Reason.SELECTOR_FAILED,
+        Reason.WHOLE_DRIVER,
+        Reason.POOL_INCOMPLETE,
+        Reason.TOO_MANY_RULES,
+        Reason.CONSUMER_UNKNOWN,
+    }
 )
 """Why there can be no plan although the cluster could be read: the run is Blocked with it."""
 POLICY_PROBLEMS = frozenset({Reason.POLICY_NOT_FOUND, Reason.POLICY_INVALID})

@@ -27,6 +27,7 @@ Obj = dict[str, Any]
 
 PODS = "pods"
 NODES = "nodes"
+NAMESPACES = "namespaces"
 CLAIMS = "resourceclaims.resource.k8s.io"
 SLICES = "resourceslices.resource.k8s.io"
 CLASSES = "deviceclasses.resource.k8s.io"

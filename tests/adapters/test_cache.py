@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from datetime import timedelta
 
 import msgspec
@@ -13,10 +13,25 @@ import pytest_asyncio
 
 from taintctl.adapters.kubernetes.cache import LeanCache
 from taintctl.adapters.kubernetes.cluster import KubernetesCluster
-from taintctl.api.objects import Snapshot
+from taintctl.api.objects import DeviceClass, Snapshot
+from taintctl.api.pools import PoolKey, PublishedPool
 from taintctl.ports.cluster import Scope
 from taintctl.ports.errors import Unavailable
-from tests.adapters.server import BUDGETS, CLAIMS, NODES, PODS, SLICES, Obj, Server, budget, claim, node, pod, slice_of
+from tests.adapters.server import (
+    BUDGETS,
+    CLAIMS,
+    NAMESPACES,
+    NODES,
+    PODS,
+    SLICES,
+    Obj,
+    Server,
+    budget,
+    claim,
+    node,
+    pod,
+    slice_of,
+)
 from tests.adapters.test_snapshot import DRIVER, fill, names
 
 
@@ -69,10 +84,34 @@ async def test_it_is_not_used_before_it_is_filled(server: Server) -> None:
             await cache.snapshot(Scope(DRIVER))
 
 
+async def test_a_namespace_s_labels_are_as_new_as_a_live_look_s(
+    server: Server, cached: Cached, cluster: KubernetesCluster
+) -> None:
+    fill(server)
+    await cached.filled()
+    server.store.mutate(NAMESPACES, None, "team-1", lambda n: n["metadata"].update(labels={"env": "prod"}))
+    found = await cached.equal(Scope(DRIVER, "n1"), cluster)
+    assert [n.metadata.labels for n in found.namespaces if n.metadata.name == "team-1"] == [
+        {"env": "prod", "kubernetes.io/metadata.name": "team-1"}
+    ]
+
+
 async def test_it_holds_what_a_live_look_holds(server: Server, cached: Cached, cluster: KubernetesCluster) -> None:
     fill(server)
     await cached.filled()
-    for scope in (Scope(DRIVER), Scope(DRIVER, "n1"), Scope(DRIVER, "gone", nodes=("n2",)), Scope("nobody")):
+    server.put(NODES, {**node("n7"), "metadata": {"name": "n7", "labels": {"zone": "a"}}})
+    server.put(SLICES, slice_of("n7"))
+    for scope in (
+        Scope(),
+        Scope(DRIVER),
+        Scope(DRIVER, "n1"),
+        Scope(DRIVER, "gone", nodes=("n2",)),
+        Scope("nobody"),
+        Scope(node_selector={"zone": "a"}),
+        Scope(DRIVER, node_selector={"zone": "b"}),
+        Scope(DRIVER, pick=_every_other),
+        Scope(DRIVER, node_selector={"zone": "a"}, pools=frozenset({(DRIVER, "n0"), (DRIVER, "gone")})),
+    ):
         await cached.equal(scope, cluster)
     found = await cached.cache.snapshot(Scope(DRIVER))
     assert not found.live
@@ -93,8 +132,18 @@ async def test_it_equals_a_live_look_after_any_changes(
         if step % 40 == 39:
             await asyncio.sleep(0.02)
             server.faults.clear()
-            for scope in (Scope(DRIVER), Scope(DRIVER, f"n{rng.randrange(6)}"), Scope(DRIVER, "n0", nodes=("n5",))):
+            for scope in (
+                Scope(),
+                Scope(DRIVER),
+                Scope(DRIVER, f"n{rng.randrange(6)}"),
+                Scope(DRIVER, "n0", nodes=("n5",)),
+                Scope(DRIVER, pick=_every_other),
+            ):
                 await cached.equal(scope, cluster)
+
+
+def _every_other(pools: Mapping[PoolKey, PublishedPool], _classes: Iterable[DeviceClass]) -> frozenset[PoolKey]:
+    return frozenset(sorted(pools)[::2])
 
 
 def change(server: Server, rng: random.Random, step: int) -> None:

@@ -16,6 +16,7 @@ from tests.adapters.server import (
     BUDGETS,
     CLAIMS,
     CLASSES,
+    NAMESPACES,
     NODES,
     PODS,
     SLICES,
@@ -46,6 +47,7 @@ def fill(server: Server, nodes: int = 3) -> dict[str, Obj]:
         server.put(PODS, pod("kube-system", f"agent-{number}", name))
         server.put(CLAIMS, claim(f"team-{number}", f"claim-{number}", [(name, "gpu-0")], pods[name]))
         server.put(BUDGETS, budget(f"team-{number}", f"budget-{number}", app="user"))
+        server.put(NAMESPACES, {"metadata": {"name": f"team-{number}", "labels": {"team": str(number)}}})
     server.put(SLICES, slice_of("n0", driver="nic.example.com"))
     server.put(CLAIMS, claim("team-0", "nic", [("n0", "nic-0")], driver="nic.example.com"))
     server.put(CLAIMS, {**claim("team-0", "pending", []), "status": {}})
@@ -61,13 +63,59 @@ async def test_a_pool_brings_its_holders_their_neighbours_nodes_and_budgets(
     found = await cluster.snapshot(Scope(DRIVER, "n1"))
     assert found.live
     assert before <= found.taken_at <= server.clock.now()
-    # whether a target is the whole driver needs all of its slices
-    assert names(found.slices) == [f"n{n}-{DRIVER}" for n in range(3)]
+    assert names(found.slices) == [f"n1-{DRIVER}"]
+    # whether a target is the whole driver needs to know how large that is
+    assert found.published == {(DRIVER, "n0"): 4, (DRIVER, "n1"): 4, (DRIVER, "n2"): 4}
     assert names(found.claims) == ["claim-1"]
     assert names(found.pods) == ["agent-1", "user-1"]
     assert names(found.nodes) == ["n1"]
     assert names(found.budgets) == ["budget-1"]
+    assert [(n.metadata.name, n.metadata.labels["team"]) for n in found.namespaces] == [("team-1", "1")]
     assert names(found.classes) == [DRIVER]
+
+
+async def test_labels_of_nodes_bring_the_pools_that_are_local_to_them(
+    server: Server, cluster: KubernetesCluster
+) -> None:
+    fill(server)
+    server.put(NODES, {**node("n7"), "metadata": {"name": "n7", "labels": {"zone": "a"}}})
+    server.put(SLICES, slice_of("n7"))
+    server.put(SLICES, slice_of("n7", driver="nic.example.com"))
+    found = await cluster.snapshot(Scope(node_selector={"zone": "a"}))
+    assert names(found.slices) == [f"n7-{DRIVER}", "n7-nic.example.com"]
+    assert names(found.nodes) == ["n7"]
+    assert (found.claims, found.pods) == ((), ())
+    assert (found.devices_of(DRIVER), found.devices_of("nic.example.com"), found.devices_of(None)) == (16, 8, 24)
+    of_one = await cluster.snapshot(Scope(DRIVER, node_selector={"zone": "a"}))
+    assert names(of_one.slices) == [f"n7-{DRIVER}"]
+    assert (await cluster.snapshot(Scope(node_selector={"zone": "b"}))).slices == ()
+
+
+async def test_pools_are_picked_among_those_that_driver_and_labels_leave(
+    server: Server, cluster: KubernetesCluster
+) -> None:
+    fill(server)
+    seen: list[tuple[str, str]] = []
+
+    def pick(pools: Any, classes: Any) -> frozenset[tuple[str, str]]:
+        seen.extend(sorted(pools))
+        assert names(classes) == [DRIVER]
+        return frozenset({(DRIVER, "n2")})
+
+    found = await cluster.snapshot(Scope(DRIVER, pick=pick))
+    assert seen == [(DRIVER, "n0"), (DRIVER, "n1"), (DRIVER, "n2")]
+    assert names(found.slices) == [f"n2-{DRIVER}"]
+    assert names(found.claims) == ["claim-2"]
+    kept = await cluster.snapshot(Scope(DRIVER, pick=pick, pools=frozenset({(DRIVER, "n0")})))
+    assert names(kept.claims) == ["claim-0", "claim-2"]
+
+
+async def test_a_pool_that_only_allocations_name_is_in_reach(server: Server, cluster: KubernetesCluster) -> None:
+    fill(server)
+    server.store.delete(SLICES, None, f"n1-{DRIVER}")
+    assert names((await cluster.snapshot(Scope(DRIVER, pick=lambda *_: frozenset()))).claims) == ["claim-1"]
+    assert names((await cluster.snapshot(Scope(DRIVER, "n1"))).claims) == ["claim-1"]
+    assert (await cluster.snapshot(Scope(DRIVER, "n2", pick=lambda *_: frozenset()))).claims == ()
 
 
 async def test_a_driver_brings_all_of_its_pools(server: Server, cluster: KubernetesCluster) -> None:
@@ -103,16 +151,27 @@ async def test_a_holder_elsewhere_is_found_and_a_replacement_of_its_name_is_not_
     assert names(found.pods) == ["agent-1", "user-1", "far"]
 
 
+async def test_a_namespace_that_is_not_there_is_left_out(server: Server, cluster: KubernetesCluster) -> None:
+    """A plan then takes its pods for protected, where the policy asks for a namespace's labels."""
+    fill(server)
+    far = server.put(PODS, pod("team-9", "far", "n9"))
+    server.put(CLAIMS, claim("team-9", "net", [("n1", "gpu-3")], far))
+    found = await cluster.snapshot(Scope(DRIVER, "n1"))
+    assert {p.metadata.namespace for p in found.pods} == {"team-1", "team-9", "kube-system"}
+    assert names(found.namespaces) == ["team-1"]
+
+
 async def test_many_nodes_are_read_with_one_list_each(server: Server, cluster: KubernetesCluster) -> None:
     fill(server, nodes=MAX_SINGLE + 2)
-    lists = server.faults.slow(0, verbs=["list", "get"], resources=[PODS, NODES])
+    lists = server.faults.slow(0, verbs=["list", "get"], resources=[PODS, NODES, NAMESPACES])
     found = await cluster.snapshot(Scope(DRIVER))
     assert len(found.pods) == 2 * (MAX_SINGLE + 2)
     assert len(found.nodes) == MAX_SINGLE + 2
-    assert lists.met == 2
+    assert len(found.namespaces) == MAX_SINGLE + 2
+    assert lists.met == 3
 
 
-@pytest.mark.parametrize("resource", [SLICES, CLAIMS, CLASSES, PODS, NODES, BUDGETS])
+@pytest.mark.parametrize("resource", [SLICES, CLAIMS, CLASSES, PODS, NODES, BUDGETS, NAMESPACES])
 async def test_a_part_that_can_not_be_read_fails_the_whole(
     server: Server, cluster: KubernetesCluster, resource: str
 ) -> None:
@@ -128,7 +187,7 @@ async def test_slices_are_found_where_the_server_does_not_select_by_driver(
 ) -> None:
     fill(server)
     server.faults.fail(400, verbs=["list"], resources=[SLICES], times=1)
-    assert len((await cluster.snapshot(Scope(DRIVER, "n1"))).slices) == 3
+    assert names((await cluster.snapshot(Scope(DRIVER))).slices) == [f"n{n}-{DRIVER}" for n in range(3)]
 
 
 async def snapshot_while(server: Server, monkeypatch: pytest.MonkeyPatch, url: str, change: Any) -> Snapshot:

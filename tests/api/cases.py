@@ -56,6 +56,11 @@ GOOD = (
     good(MaintenanceRun, target={"driver": "gpu.example.com", "wholeDriver": True}),
     good(MaintenanceRun, target={**POOL, "device": "gpu-0"}),
     good(MaintenanceRun, target={"driver": "gpu.example.com", "device": "gpu-0"}),
+    good(MaintenanceRun, target={"nodeSelector": {"topology.kubernetes.io/zone": "a", "rack": ""}}),
+    good(MaintenanceRun, target={"deviceClassName": "gpu.example.com", "partitions": "Exact"}),
+    good(MaintenanceRun, target={"selectors": [{"cel": {"expression": "device.driver == 'gpu.example.com'"}}]}),
+    good(MaintenanceRun, target={"uuids": ["GPU-1", "GPU-2"]}),
+    good(MaintenanceWindow, target={"uuids": ["GPU-1"]}),
     good(MaintenanceRun, taint={"key": "maintenance", "value": ""}),
     good(MaintenanceRun, notice="5m", drain={"timeout": "1h"}, policyName="careful"),
     good(MaintenanceRun, work={"mode": "Duration", "duration": "2h"}),
@@ -73,7 +78,28 @@ GOOD = (
     good(EvictionPolicy, limits={"maxPods": 0}, autoApprove={"maxPods": 3, "maxNamespaces": 1, "maxDevices": 8}),
     good(EvictionPolicy, budgets="Warn", dryRun={"maxAge": "2m", "attempts": 1}, rollbackOn=[]),
     good(EvictionPolicy, approval={"required": "Always", "count": 2, "approvers": [{"name": "alice"}]}),
+    good(
+        EvictionPolicy,
+        limits={"maxDevices": "25%", "maxUnavailable": "100%", "min": 0},
+        autoApprove={"maxDevices": "0%", "maxUnavailable": 1_000_000},
+        toleratingPods="Block",
+    ),
+    good(EvictionPolicy, protected={"minPriority": -5}, approval={"onExpiry": "AskAgain", "selfApproval": True}),
+    good(
+        EvictionPolicy,
+        protected={
+            "namespaces": ["kube-system"],
+            "namespaceSelector": {"matchExpressions": [{"key": "env", "operator": "In", "values": ["prod", ""]}]},
+            "podSelector": {
+                "matchLabels": {"example.com/keep": "yes"},
+                "matchExpressions": [{"key": "keep", "operator": "Exists"}],
+            },
+            "priorityClassNames": ["system-node-critical"],
+            "minPriority": 2_000_000_000,
+        },
+    ),
     good(MaintenanceApproval),
+    good(MaintenanceApproval, decision="Break"),
     good(MaintenanceApproval, decision="Deny", comment="not tonight"),
 )
 
@@ -83,6 +109,18 @@ BAD = (
     bad(MaintenanceRun, "spec.target", target={}),
     bad(MaintenanceRun, "spec.target", target={"pool": "node-1"}),
     bad(MaintenanceRun, "spec.target", target={"device": "gpu-0"}),
+    bad(MaintenanceRun, "spec.target", target={"partitions": "Exact", "wholeDriver": True}),
+    bad(MaintenanceRun, "spec.target.nodeSelector", target={"nodeSelector": {}}),
+    bad(MaintenanceRun, "spec.target.nodeSelector", target={**POOL, "nodeSelector": {}}),
+    bad(MaintenanceRun, "spec.target.nodeSelector.rack", target={"nodeSelector": {"rack": "a b"}}),
+    bad(MaintenanceRun, "spec.target.nodeSelector", target={"nodeSelector": {"a b": "c"}}, kept_by_server=True),
+    bad(MaintenanceRun, "spec.target.deviceClassName", target={"deviceClassName": ""}),
+    bad(MaintenanceRun, "spec.target.selectors", target={"selectors": []}),
+    bad(MaintenanceRun, "spec.target.selectors[0].cel", target={"selectors": [{}]}),
+    bad(MaintenanceRun, "spec.target.selectors[0].cel.expression", target={"selectors": [{"cel": {"expression": ""}}]}),
+    bad(MaintenanceRun, "spec.target.uuids", target={"uuids": []}),
+    bad(MaintenanceRun, "spec.target.uuids[0]", target={"uuids": [""]}),
+    bad(MaintenanceRun, "spec.target.partitions", target={**POOL, "partitions": "exact"}),
     bad(MaintenanceRun, "spec.target.driver", target={"driver": ""}),
     bad(MaintenanceRun, "spec.target.driver", target={"driver": "GPU.example.com"}),
     bad(MaintenanceRun, "spec.target.driver", target={"driver": "d" * 64}),
@@ -129,6 +167,50 @@ BAD = (
         "spec.approval.approvers[0].kind",
         approval={"approvers": [{"kind": "Slack", "name": "alice"}]},
     ),
+    *(
+        bad(EvictionPolicy, f"spec.{part}.{field}", **{part: {field: amount}})
+        for part in ("limits", "autoApprove")
+        for field in ("maxDevices", "maxUnavailable")
+        for amount in ("101%", "25", "-5%", "2.5%", "25 %", "25%\n", "", -1, 1_000_001, 2.5)
+    ),
+    bad(EvictionPolicy, "spec.limits.min", limits={"min": -1}),
+    bad(EvictionPolicy, "spec.limits.maxPods", limits={"maxPods": "25%"}),
+    bad(EvictionPolicy, "spec.toleratingPods", toleratingPods="Evict"),
+    bad(EvictionPolicy, "spec.protected", protected={}),
+    bad(EvictionPolicy, "spec.protected.namespaces", protected={"namespaces": []}),
+    bad(EvictionPolicy, "spec.protected.namespaces[0]", protected={"namespaces": ["team-*"]}),
+    bad(EvictionPolicy, "spec.protected.podSelector", protected={"podSelector": {}}),
+    bad(EvictionPolicy, "spec.protected.podSelector.matchLabels", protected={"podSelector": {"matchLabels": {}}}),
+    bad(
+        EvictionPolicy,
+        "spec.protected.podSelector.matchLabels",
+        protected={"podSelector": {"matchLabels": {"a key": "x"}}},
+    ),
+    bad(
+        EvictionPolicy,
+        "spec.protected.podSelector.matchLabels.app",
+        protected={"podSelector": {"matchLabels": {"app": "a value"}}},
+    ),
+    bad(
+        EvictionPolicy,
+        "spec.protected.namespaceSelector.matchExpressions[0]",
+        protected={"namespaceSelector": {"matchExpressions": [{"key": "env", "operator": "In"}]}},
+    ),
+    bad(
+        EvictionPolicy,
+        "spec.protected.namespaceSelector.matchExpressions[0]",
+        protected={
+            "namespaceSelector": {"matchExpressions": [{"key": "env", "operator": "Exists", "values": ["prod"]}]}
+        },
+    ),
+    bad(
+        EvictionPolicy,
+        "spec.protected.namespaceSelector.matchExpressions[0].operator",
+        protected={"namespaceSelector": {"matchExpressions": [{"key": "env", "operator": "Gt", "values": ["3"]}]}},
+    ),
+    bad(EvictionPolicy, "spec.protected.minPriority", protected={"minPriority": 2**31}),
+    bad(EvictionPolicy, "spec.approval.onExpiry", approval={"onExpiry": "Shrug"}),
+    bad(EvictionPolicy, "spec.approval.selfApproval", approval={"selfApproval": "yes"}),
     bad(EvictionPolicy, "spec.rollbackOn[0]", rollbackOn=["Bored"]),
     bad(MaintenanceApproval, "spec.digest", digest="0f"),
     bad(MaintenanceApproval, "spec.digest", digest="0F" * 32),
@@ -138,9 +220,15 @@ BAD = (
 )
 
 UNKNOWN_FIELDS = (
+    bad(
+        MaintenanceRun,
+        "spec.target.selectors[0].cel.expresion",
+        target={"selectors": [{"cel": {"expression": "true", "expresion": "false"}}]},
+        kept_by_server=True,
+    ),
     bad(MaintenanceRun, "spec.dedline", dedline="2026-12-02T05:00:00Z", kept_by_server=True),
     bad(MaintenanceRun, "spec.target.devcie", target={**POOL, "devcie": "gpu-0"}, kept_by_server=True),
-    bad(MaintenanceRun, "spec.target.nodeSelector", target={**POOL, "nodeSelector": {"a": "b"}}, kept_by_server=True),
+    bad(MaintenanceRun, "spec.target.nodeselector", target={**POOL, "nodeselector": {"a": "b"}}, kept_by_server=True),
     bad(MaintenanceRun, "spec.taint.effect", taint={"effect": "NoExecute"}, kept_by_server=True),
     bad(MaintenanceRun, "spec.drain.mode", drain={"mode": "Evict"}, kept_by_server=True),
     bad(MaintenanceRun, "spec.work.jobTemplate", work={"jobTemplate": {}}, kept_by_server=True),
@@ -148,8 +236,19 @@ UNKNOWN_FIELDS = (
     bad(MaintenanceWindow, "spec.schedule.exclusions", schedule={**CRON, "exclusions": []}, kept_by_server=True),
     bad(MaintenanceWindow, "spec.paused", paused=True, kept_by_server=True),
     bad(EvictionPolicy, "spec.limits.maxWorkload", limits={"maxWorkload": 3}, kept_by_server=True),
-    bad(EvictionPolicy, "spec.protected", protected={}, kept_by_server=True),
-    bad(EvictionPolicy, "spec.approval.onExpiry", approval={"onExpiry": "AskAgain"}, kept_by_server=True),
+    bad(
+        EvictionPolicy,
+        "spec.protected.namespace",
+        protected={"minPriority": 1, "namespace": "kube-system"},
+        kept_by_server=True,
+    ),
+    bad(
+        EvictionPolicy,
+        "spec.protected.podSelector.matchExpresions",
+        protected={"podSelector": {"matchLabels": {"a": "b"}, "matchExpresions": []}},
+        kept_by_server=True,
+    ),
+    bad(EvictionPolicy, "spec.quarantine", quarantine={"effect": "NoSchedule"}, kept_by_server=True),
     bad(
         EvictionPolicy,
         "spec.approval.approvers[0].mail",

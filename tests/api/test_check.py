@@ -70,11 +70,19 @@ def test_what_is_left_out_has_its_default() -> None:
     policy = check(EvictionPolicy, a_policy()).obj
     assert policy is not None
     assert policy.spec.dump() == {
-        "limits": {},
-        "autoApprove": {},
+        "limits": {"min": 1},
+        "autoApprove": {"min": 1},
         "budgets": "Respect",
+        "toleratingPods": "Wait",
         "dryRun": {"maxAge": "1m", "attempts": 3},
-        "approval": {"required": "AboveAutoApprove", "count": 1, "approvers": [], "expiresAfter": "30m"},
+        "approval": {
+            "required": "AboveAutoApprove",
+            "count": 1,
+            "approvers": [],
+            "expiresAfter": "30m",
+            "onExpiry": "Cancel",
+            "selfApproval": False,
+        },
         "rollbackOn": ["DrainTimeout", "Cancelled"],
     }
 

@@ -111,10 +111,10 @@ def test_approving_twice_is_approving_once(controlled: Lab, capsys: Captured) ->
         == 0
     )
     controlled.until_phase("double", "AwaitingApproval")
-    assert controlled.run("approve", "double", "--yes") == 0
+    assert controlled.run("approve", "double", "--yes", user="ada@example.com") == 0
     capsys.readouterr()
-    assert controlled.run("approve", "double", "--yes") == 0
-    assert "admin said that already: MaintenanceApproval double-approve-" in capsys.readouterr().out
+    assert controlled.run("approve", "double", "--yes", user="ada@example.com") == 0
+    assert "ada@example.com said that already: MaintenanceApproval double-approve-" in capsys.readouterr().out
     finish(controlled, "double")
 
 
@@ -130,10 +130,10 @@ def test_deny_ends_the_run_and_watch_says_so(controlled: Lab, capsys: Captured) 
 def test_no_answer_decides_nothing(controlled: Lab, capsys: Captured, monkeypatch: pytest.MonkeyPatch) -> None:
     name = started(controlled, capsys, "--pool", "gpu-worker-04", "--device", "gpu-1", "--name", "asked")
     monkeypatch.setattr(sys, "stdin", io.StringIO("n\n"))
-    assert controlled.run("approve", name) == 1
+    assert controlled.run("approve", name, user="ada@example.com") == 1
     assert capsys.readouterr().err == "taintctl: nothing was decided\n"
     monkeypatch.setattr(sys, "stdin", io.StringIO(""))
-    assert controlled.run("approve", name) == 130
+    assert controlled.run("approve", name, user="ada@example.com") == 130
     assert controlled.get("maintenanceruns", name)["status"]["approval"].get("given", []) == []  # type: ignore[index]
     finish(controlled, name)
 
@@ -205,6 +205,8 @@ def test_plan_says_what_it_would_hit_and_changes_nothing(controlled: Lab, capsys
     assert plan["kind"] == "Plan"
     assert plan["counts"] == {
         "devices": 4,
+        "unavailable": 4,
+        "published": 16,
         "pods": 5,
         "namespaces": 2,
         "workloads": 5,  # none of the fleet's pods has an owner
@@ -243,7 +245,11 @@ def test_a_plan_that_policy_forbids_is_exit_status_1(controlled: Lab, capsys: Ca
     [
         (("plan", "--driver", "gpu.example.com"), 1, "WholeDriver: "),
         (("plan", "--driver", "gpu.nowhere.com"), 1, "NoDevices: "),
-        (("plan", "--pool", "x"), 2, "--driver"),
+        (("plan",), 2, "name the devices: --driver with --pool or --device, --node-selector"),
+        (("plan", "--pool", "x"), 2, "spec.target: pool and device need a driver"),
+        (("plan", "--device-class", "none"), 1, "DeviceClassNotFound: There is no DeviceClass none"),
+        (("plan", "--uuid", "GPU-typo"), 1, "NoDevices: None of the "),
+        (("plan", "--selector", "device.driver"), 1, "SelectorFailed: target.selectors[0] cannot be decided for"),
         (("plan", "--driver", "GPU!"), 2, "spec.target.driver"),
         (("plan", "--driver", "d", "--window", "w"), 2, "give one of"),
         (("plan", "--window", "nightly"), 1, "there is no MaintenanceWindow nightly; `taintctl status` lists"),
@@ -436,11 +442,69 @@ def test_where_two_must_approve_the_first_is_told_so(controlled: Lab, capsys: Ca
     assert controlled.run("start", "--window", "paired", "--name", "pair") == 0
     controlled.until_phase("pair", "AwaitingApproval")
     capsys.readouterr()
-    assert controlled.run("approve", "pair", "--yes") == 0
+    assert controlled.run("approve", "pair", "--yes", user="ada@example.com") == 0
     assert "1 more person must approve." in capsys.readouterr().out
     assert controlled.run("status") == 0
     assert "suspended" in capsys.readouterr().out
     finish(controlled, "pair")
+
+
+def test_who_started_a_run_is_told_that_another_person_has_to_approve_it(controlled: Lab, capsys: Captured) -> None:
+    name = started(controlled, capsys, "--pool", "gpu-worker-03", "--device", "gpu-3", "--name", "own")
+    assert controlled.run("approve", name, "--yes") == 1
+    assert (
+        "you (admin) asked for run own, and policy (built in) has no approval.selfApproval" in capsys.readouterr().err
+    )
+    assert controlled.run("deny", name, "--yes") == 0
+    controlled.until_phase(name, "Cancelled")
+
+
+def test_protected_pods_are_shown_and_go_with_a_break(controlled: Lab, capsys: Captured) -> None:
+    policy = {
+        "apiVersion": "taintctl.dev/v1alpha1",
+        "kind": "EvictionPolicy",
+        "metadata": {"name": "guarded"},
+        "spec": {
+            "limits": {"maxDevices": "25%", "maxUnavailable": "50%"},
+            "autoApprove": {"maxPods": 100},
+            "protected": {"namespaces": ["team-a"]},
+        },
+    }
+    controlled.call(lambda: controlled.sandbox.apply([policy]))
+    target = ("--driver", "gpu.example.com", "--pool", "gpu-worker-02", "--policy", "guarded")
+    assert controlled.run("plan", *target) == 1
+    out = capsys.readouterr().out
+    # 16 devices are published; what other tests' runs keep out, if anything, is beside these four.
+    assert re.search(r"^  devices +4 +4 \(25% of 16\) +- ", out, re.MULTILINE)
+    assert re.search(r"^  out of service +\d+ +8 \(50% of 16\) +- ", out, re.MULTILINE)
+    assert "Violation protected: The policy protects 1 pod of the plan by namespaces team-a" in " ".join(out.split())
+    assert "Would wait for a Break: the policy protects pods of it" in out
+    assert controlled.run("plan", *target, "-o", "json") == 1
+    document = json.loads(capsys.readouterr().out)
+    assert document["approval"] == {"needed": 1, "breakNeeded": True}
+    assert [v["limit"] for v in document["violations"]] == ["namespaces team-a"]
+    assert controlled.run("start", *target, "--name", "guarded", "--start-at", "2999-01-01T00:00:00Z") == 0
+    controlled.until_phase("guarded", "AwaitingApproval")
+    capsys.readouterr()
+    assert controlled.run("explain", "guarded") == 0
+    out = " ".join(capsys.readouterr().out.split())
+    assert "one of the approvals must be a Break" in out
+    assert "taintctl approve guarded --break" in out
+    assert controlled.run("approve", "guarded", "--yes", user="ada@example.com") == 0
+    out = capsys.readouterr().out
+    assert "Violation protected" in out
+    assert "somebody has to give a Break: taintctl approve guarded --break" in " ".join(out.split())
+    assert controlled.run("approve", "guarded", "--break", "--yes", user="ada@example.com") == 0
+    assert "MaintenanceApproval guarded-break-" in capsys.readouterr().out
+
+    def broken() -> bool:
+        run = controlled.sandbox.store.get("maintenanceruns.taintctl.dev", None, "guarded")
+        return any(given["breaks"] for given in run["status"]["approval"].get("given", ()))
+
+    controlled.until(broken)
+    assert controlled.run("status", "guarded") == 0
+    assert "ada@example.com (Break) at" in capsys.readouterr().out
+    finish(controlled, "guarded")
 
 
 def test_watching_outlives_an_api_server_that_is_away_for_a_while(controlled: Lab, capsys: Captured) -> None:

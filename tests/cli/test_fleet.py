@@ -41,6 +41,7 @@ def recorded(kind: str, typ: Any) -> tuple[Any, ...]:
 def snapshot(**changes: Any) -> Snapshot:
     parts: dict[str, Any] = {
         "slices": recorded("ResourceSlice", ResourceSlice),
+        "published": {},
         "claims": recorded("ResourceClaim", ResourceClaim),
         "pods": recorded("Pod", Pod),
         "nodes": (),

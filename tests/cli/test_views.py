@@ -350,3 +350,46 @@ def test_what_is_lost_with_gangs_is_cut_and_counted() -> None:
     said = "12 more pods of LeaderWorkerSet a/serve, replica 2 run elsewhere and are lost with it: p0, p1, p2, p3, p4"
     assert f"  {said} and 7 more\n  and pods of 3 more gangs\n" in page + "\n"
     assert f"{said}, p5, p6, p7, p8, p9 and 2 more" in plain(run_view(waiting, None, NOW, wide=True))
+
+
+def test_devices_out_of_service_stand_beside_their_limits_and_a_break_is_asked_for() -> None:
+    counts = {"devices": 1, "unavailable": 5, "published": 12, "pods": 2, "namespaces": 2}
+    asked = {**AWAITING["approval"], "breakNeeded": True}
+    waiting = run(**{**AWAITING, "plan": {**AWAITING["plan"], "counts": counts}, "approval": asked})
+    mixed = policy(
+        limits={"maxDevices": "25%", "maxUnavailable": "33%"}, autoApprove={"maxUnavailable": "1%", "min": 6}
+    )
+    page = plain(run_view(waiting, mixed, NOW))
+    # A quarter of 12 is 3, a third is 3.96, and a hundredth comes to min.
+    assert "  devices          1      3 (25% of 12)   -              within" in page
+    assert "  out of service   5      3 (33% of 12)   6 (1% of 12)   over the limit" in page
+    assert "A Break is wanted: the policy protects pods of the plan." in page
+    assert "one of the approvals must be a Break" in plain(explain_run(waiting, mixed, NOW))
+    given = {**asked, "given": [{"approval": "x", "approver": "ada", "breaks": True}]}
+    broken = run(**{**AWAITING, "approval": given})
+    assert "  ada (Break)\n" in plain(run_view(broken, mixed, NOW))
+    for said in (plain(run_view(broken, mixed, NOW)), plain(explain_run(broken, mixed, NOW))):
+        assert "must be a Break" not in said
+        assert "Break is wanted" not in said
+
+
+def test_explain_says_every_violation_and_how_many_more_there_are() -> None:
+    found = [{"check": f"c{n}", "limit": "1", "actual": "2", "message": f"Violation number {n}."} for n in range(22)]
+    blocked = run(phase="Blocked", reason="PolicyViolated", plan={**AWAITING["plan"], "violations": found})
+    said = plain(explain_run(blocked, policy(), NOW))
+    assert "c19: Violation number 19." in said
+    assert "c20: " not in said
+    assert "and 2 violations more" in said
+
+
+def test_explain_says_what_the_policy_lets_follow_a_wait() -> None:
+    waiting = run(**AWAITING)
+    for on_expiry, then in (("Cancel", "the run is then cancelled"), ("AskAgain", "it is asked again")):
+        limit = time_limit(waiting, policy(approval={"onExpiry": on_expiry}))
+        assert limit is not None
+        assert limit.then == f"without approval {then}"
+    draining = run(phase="Draining", eviction={"startedAt": at(60)})
+    for mode, those in (("Wait", "then make"), ("Ignore", "then and do not tolerate the taint make")):
+        limit = time_limit(draining, policy(toleratingPods=mode))
+        assert limit is not None
+        assert limit.then == f"pods that are still there {those} the run fail, and the taint comes off"

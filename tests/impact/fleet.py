@@ -26,6 +26,7 @@ from taintctl.api.objects import (
     KnownOwner,
     LabelSelector,
     Meta,
+    Namespace,
     Node,
     NodeStatus,
     ObjectCondition,
@@ -46,6 +47,7 @@ from taintctl.api.objects import (
     Toleration,
     Unread,
 )
+from taintctl.api.pools import pool_sizes
 
 RECORDINGS = Path(__file__).parent.parent / "recordings"
 NOW = datetime(2026, 12, 1, 21, 0, tzinfo=UTC)
@@ -76,8 +78,10 @@ def messages(name: str) -> list[tuple[str, dict[str, str] | None, str]]:
 def recorded_snapshot() -> Snapshot:
     """The cluster of 01-objects.json, as the control plane stored it."""
     lists = {entry["request"]["path"].rsplit("/", 1)[-1]: entry["response"]["items"] for entry in entries("01-objects")}
+    slices = tuple(msgspec.convert(item, ResourceSlice, strict=False) for item in lists["resourceslices"])
     return Snapshot(
-        slices=tuple(msgspec.convert(item, ResourceSlice, strict=False) for item in lists["resourceslices"]),
+        slices=slices,
+        published=pool_sizes(slices),
         claims=tuple(msgspec.convert(item, ResourceClaim, strict=False) for item in lists["resourceclaims"]),
         pods=tuple(msgspec.convert(item, Pod, strict=False) for item in lists["pods"]),
         nodes=tuple(msgspec.convert(item, Node, strict=False) for item in lists["nodes"]),
@@ -98,14 +102,17 @@ def snapshot(
     classes: tuple[DeviceClass, ...] = (),
     owners: tuple[KnownOwner, ...] = (),
     gang_pods: tuple[Pod, ...] = (),
+    namespaces: tuple[Namespace, ...] = (),
 ) -> Snapshot:
     return Snapshot(
         slices=slices,
+        published=pool_sizes(slices),
         claims=claims,
         pods=pods,
         nodes=nodes,
         budgets=budgets,
         classes=classes,
+        namespaces=namespaces,
         taken_at=NOW,
         live=True,
         owners=owners,

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from taintctl.api.labels import selects_labels
 from taintctl.api.objects import LabelSelector, LabelSelectorRequirement
 from taintctl.api.plan import Budget
-from taintctl.impact.budgets import budgets_of, selects_labels
+from taintctl.impact.budgets import budgets_of
 from tests.impact.fleet import budget, pod
 
 WEB = {"app": "web", "tier": "front"}

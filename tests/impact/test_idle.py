@@ -61,7 +61,9 @@ def said(found: Idleness) -> tuple[str, str]:
 
 def test_nothing_allocated_on_a_ready_node_is_idle() -> None:
     found = look(cluster())
-    assert found == Idleness(Verdict.TRUE, Reason.DEVICES_IDLE, "No pod holds a target device.")
+    assert said(found) == (Verdict.TRUE, Reason.DEVICES_IDLE)
+    assert found.message == "No pod holds a target device."
+    assert [d.id.device for d in found.devices] == ["gpu-0", "gpu-1"]
 
 
 def test_a_pod_that_holds_a_device_keeps_it_busy() -> None:

@@ -9,7 +9,16 @@ from typing import Any
 import msgspec
 import pytest
 
-from taintctl.api.objects import ConsumerReference, DeviceSelector, LabelSelector, Pod, ResourceClaim, Snapshot
+from taintctl.api.objects import (
+    ConsumerReference,
+    DeviceSelector,
+    LabelSelector,
+    Meta,
+    Namespace,
+    Pod,
+    ResourceClaim,
+    Snapshot,
+)
 from taintctl.api.plan import Budget, Plan, PlannedPod, Problem
 from taintctl.api.reasons import PodEffect, Reason
 from taintctl.api.target import Target
@@ -286,6 +295,63 @@ def test_budgets_of_the_counted_pods_alone() -> None:
     plan = plan_of(cluster, Target(driver=DRIVER, pool="n1", device="gpu-0"))
     assert plan.budgets == (Budget("team-a", "b", 0, 1), Budget("team-a", "web", 1, 2))
     assert plan.multiple_budgets == ("team-a/b",)
+
+
+def test_a_plan_holds_what_protects_its_pods() -> None:
+    owned = pod("a", labels={"keep": "yes", "app": "train"})
+    ranked = msgspec.structs.replace(owned.spec, priority=1000, priority_class_name="high")
+    cluster = snapshot(
+        slices=(pool("n1", "gpu-0", "gpu-1"),),
+        claims=(
+            claim("c", result("n1", "gpu-0"), users=("a", "b")),
+            claim("d", result("n1", "gpu-1"), users=("c",), namespace="team-b"),
+        ),
+        pods=(msgspec.structs.replace(owned, spec=ranked), pod("b"), pod("c", namespace="team-b")),
+        namespaces=(Namespace(Meta(name="team-a", labels={"env": "prod"})), Namespace(Meta(name="team-c"))),
+    )
+    plan = plan_of(cluster, Target(driver=DRIVER, pool="n1", whole_driver=True))
+    assert [(p.name, p.priority, p.priority_class, p.labels, p.namespace_labels) for p in plan.pods] == [
+        ("a", 1000, "high", (("app", "train"), ("keep", "yes")), (("env", "prod"),)),
+        ("b", 0, "", (), (("env", "prod"),)),
+        ("c", 0, "", (), None),
+    ]
+
+
+def test_what_other_runs_keep_out_and_what_is_published_are_the_driver_s() -> None:
+    cluster = snapshot(
+        slices=(
+            pool("n1", "gpu-0", "gpu-1"),
+            pool("n2", "gpu-0", "gpu-1", "gpu-2"),
+            pool("n2", "old", generation=0),
+            pool("n3", "gpu-0"),
+            pool("n3", "nic-0", driver="nic.example.com"),
+        ),
+    )
+
+    # A snapshot of the cluster holds the slices of the plan's pool, and of the others how large they are.
+    narrow = msgspec.structs.replace(cluster, slices=cluster.slices[:1])
+
+    def out(of: Snapshot, *others: DeviceSelector) -> int:
+        found = build_plan(of, Target(driver=DRIVER, pool="n1"), key=KEY, value=VALUE, others=others)
+        assert isinstance(found, Plan)
+        assert found.published == 6
+        assert found.unavailable == 2 + found.elsewhere
+        return found.elsewhere
+
+    for of in (cluster, narrow):
+        assert out(of) == 0
+        assert out(of, DeviceSelector(driver=DRIVER, pool="n2")) == 3
+        assert out(of, DeviceSelector(DRIVER, "n2", "gpu-1"), DeviceSelector(DRIVER, "n3", "gpu-0")) == 2
+        assert out(of, DeviceSelector(DRIVER, "n2", "gpu-1"), DeviceSelector(driver=DRIVER, pool="n2")) == 3
+        assert out(of, DeviceSelector("nic.example.com", "n3"), DeviceSelector(DRIVER, "n9")) == 0
+        # The plan's own are counted once.
+        assert out(of, DeviceSelector(DRIVER, "n1", "gpu-1")) == 0
+        # A rule whose selector somebody edited away means every device.
+        assert out(of, DeviceSelector(device="gpu-0")) == 2
+        assert out(of, DeviceSelector()) == 4
+    # Of a pool whose slices are not there a name counts, whether it is there or not.
+    assert out(cluster, DeviceSelector(DRIVER, "n2", "gone")) == 0
+    assert out(narrow, DeviceSelector(DRIVER, "n2", "gone")) == 1
 
 
 def test_the_order_in_which_objects_come_does_not_matter() -> None:

@@ -16,10 +16,11 @@ from taintctl.api.objects import (
     Snapshot,
 )
 from taintctl.api.plan import DeviceID, PlannedDevice, Problem
+from taintctl.api.pools import published_pools
 from taintctl.api.reasons import Reason
 from taintctl.api.target import Target
 from taintctl.impact.allocations import Allocations
-from taintctl.impact.targets import Resolved, published_pools, resolve
+from taintctl.impact.targets import Resolved, resolve
 from tests.impact.fleet import DRIVER, claim, pool, result, snapshot
 
 TWO_NODES = snapshot(slices=(pool("n1", "gpu-0", "gpu-1"), pool("n2", "gpu-0", "gpu-2")))
@@ -113,7 +114,7 @@ def test_only_the_newest_generation_of_a_pool_counts() -> None:
         )
     )
     assert names(resolved(cluster, Target(driver=DRIVER, pool="n1"))) == ["n1/gpu-0", "n1/gpu-1"]
-    assert published_pools(cluster)[DRIVER, "n1"].generation == 2
+    assert published_pools(cluster.slices)[DRIVER, "n1"].generation == 2
 
 
 def test_an_incomplete_pool_stops_with_its_name_and_counts() -> None:

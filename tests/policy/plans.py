@@ -27,6 +27,7 @@ def pod(
     seconds: int | None = None,
     terminating: bool = False,
     workload: str = "",
+    **more: Any,
 ) -> PlannedPod:
     return PlannedPod(
         namespace=namespace,
@@ -36,6 +37,7 @@ def pod(
         toleration_seconds=seconds,
         terminating=terminating,
         workload=workload,
+        **more,
     )
 
 
@@ -44,9 +46,18 @@ def plan(
     devices: tuple[PlannedDevice, ...] = (device("gpu-0"),),
     budgets: tuple[Budget, ...] = (),
     multiple_budgets: tuple[str, ...] = (),
+    published: int = 0,
+    elsewhere: int = 0,
 ) -> Plan:
     return Plan(
-        devices=devices, pods=pods, rules=(), budgets=budgets, multiple_budgets=multiple_budgets, computed_at=NOW
+        devices=devices,
+        pods=pods,
+        rules=(),
+        budgets=budgets,
+        multiple_budgets=multiple_budgets,
+        published=published,
+        elsewhere=elsewhere,
+        computed_at=NOW,
     )
 
 

@@ -13,10 +13,11 @@ from taintctl.api.reasons import PodEffect, Reason
 from taintctl.policy import Tally, compact, people_needed, tally
 from tests.policy.plans import NOW, approval, device, plan, pod, policy
 
-PLAN = plan(pod("a"), pod("b", namespace="team-b"), pod("t", PodEffect.TOLERATES, namespace="team-t"))
+PLAN = plan(pod("a"), pod("b", namespace="team-b"), pod("t", PodEffect.TOLERATES, namespace="team-t"), published=4)
 ASKED = compact(PLAN, policy())
 OTHER = "0" * 64
 DENY = ApprovalDecision.DENY
+BREAK = ApprovalDecision.BREAK
 
 
 @pytest.mark.parametrize(
@@ -35,6 +36,12 @@ DENY = ApprovalDecision.DENY
         ({"autoApprove": {"maxWorkloads": 2}}, 0),
         ({"autoApprove": {"maxPods": 2, "maxWorkloads": 1}}, 1),
         ({"autoApprove": {"maxPods": 1}, "approval": {"count": 2}}, 2),
+        # One of the four published devices, and none is out elsewhere: 25% of 4 is 1, and 10% comes to min.
+        ({"autoApprove": {"maxDevices": "25%", "maxUnavailable": "25%"}}, 0),
+        ({"autoApprove": {"maxDevices": "10%"}}, 0),
+        ({"autoApprove": {"maxDevices": "10%", "min": 0}}, 1),
+        ({"autoApprove": {"maxUnavailable": 0}}, 1),
+        ({"autoApprove": {"min": 5}}, 1),
     ],
 )
 def test_how_many_people_must_approve(spec: dict[str, Any], people: int) -> None:
@@ -51,7 +58,11 @@ EVER = NOW - timedelta(days=1)
 
 
 def count(
-    *approvals: MaintenanceApproval, by: EvictionPolicy | None = None, verified: bool = True, allow: bool = False
+    *approvals: MaintenanceApproval,
+    by: EvictionPolicy | None = None,
+    verified: bool = True,
+    allow: bool = False,
+    requested_by: str | None = None,
 ) -> Tally:
     return tally(
         approvals,
@@ -61,6 +72,7 @@ def count(
         allow_unverified=allow,
         asked_at=NOW,
         expires_at=NOW + timedelta(minutes=30),
+        requested_by=requested_by,
     )
 
 
@@ -120,6 +132,55 @@ def test_an_approval_that_came_after_the_expiry_does_not_count_and_a_denial_does
     assert (found.given, reasons(found)) == ((), [("one", Reason.APPROVAL_EXPIRED)])
     assert count(ok("one", "alice", at=NOW + timedelta(minutes=30))).complete(1)
     assert count(ok("one", "alice", at=late, decision=DENY)).denied is not None
+
+
+def test_what_other_runs_keep_out_is_asked_about() -> None:
+    given = plan(pod("a"), published=8, elsewhere=2)
+    assert people_needed(given, policy(autoApprove={"maxUnavailable": 3})) == 0
+    assert people_needed(given, policy(autoApprove={"maxUnavailable": "25%"})) == 1  # 2 of 8, and 3 are out with it
+
+
+def test_who_asked_for_the_run_does_not_approve_it_unless_the_policy_lets_them() -> None:
+    for decision in (ApprovalDecision.APPROVE, BREAK):
+        found = count(ok("one", "olga", decision=decision), ok("two", "alice"), requested_by="olga")
+        assert [g.approver for g in found.given] == ["alice"]
+        assert reasons(found) == [("one", Reason.SELF_APPROVAL)]
+        assert "olga asked for the run and EvictionPolicy gpus has no approval.selfApproval" in found.ignored[0].message
+    alone = policy(approval={"selfApproval": True})
+    assert count(ok("one", "olga"), by=alone, requested_by="olga").complete(1)
+    assert count(ok("one", "olga"), requested_by=None).complete(1)
+
+
+def test_who_asked_for_the_run_may_deny_it() -> None:
+    assert count(ok("one", "olga", decision=DENY), requested_by="olga").denied is not None
+
+
+def test_a_break_is_an_approval_and_lets_protected_pods_go() -> None:
+    found = count(ok("one", "alice"), ok("two", "bob", decision=BREAK))
+    assert found.complete(2)
+    assert found.broken == ("bob",)
+    assert count(ok("one", "alice")).broken == ()
+
+
+def test_of_one_person_s_approve_and_break_the_break_counts() -> None:
+    for first, second in ((ApprovalDecision.APPROVE, BREAK), (BREAK, ApprovalDecision.APPROVE)):
+        found = count(
+            ok("one", "alice", decision=first), ok("two", "alice", decision=second, at=NOW + timedelta(minutes=1))
+        )
+        assert (found.broken, found.complete(1), found.complete(2)) == (("alice",), True, False)
+
+
+def test_a_break_counts_by_the_same_rules_as_an_approval() -> None:
+    named = policy(approval={"approvers": [{"name": "alice"}]})
+    for found, reason in (
+        (count(ok("one", "mallory", decision=BREAK), by=named), Reason.NOT_AN_APPROVER),
+        (count(ok("one", "alice", decision=BREAK), verified=False), Reason.APPROVERS_UNVERIFIED),
+        (count(approval("one", "alice", OTHER, decision=BREAK)), Reason.OTHER_PLAN),
+        (count(ok("one", "alice", decision=BREAK, at=NOW - timedelta(minutes=1))), Reason.OTHER_PLAN),
+        (count(ok("one", "alice", decision=BREAK, at=NOW + timedelta(hours=1))), Reason.APPROVAL_EXPIRED),
+    ):
+        assert (found.given, found.broken) == ((), ())
+        assert reasons(found) == [("one", reason)]
 
 
 def test_only_approvers_count_where_the_policy_names_them() -> None:

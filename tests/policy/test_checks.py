@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from taintctl.api.plan import Budget, Plan, Violation
+from taintctl.api.plan import Budget, Plan, PlannedDevice, Violation
 from taintctl.api.policy import BUILT_IN_POLICY, EvictionPolicy
 from taintctl.api.reasons import PodEffect
 from taintctl.policy import CHECKS, Evaluation, evaluate
@@ -38,7 +38,10 @@ def test_the_order_of_the_chain() -> None:
         "maxNamespaces",
         "maxWorkloads",
         "maxDevices",
+        "maxUnavailable",
         "tolerationSeconds",
+        "protected",
+        "toleratingPods",
         "budgets",
         "multipleBudgets",
     ]
@@ -48,10 +51,13 @@ def test_every_check_is_asked_and_says_its_own_name() -> None:
     everything = plan(
         pod("a", LATER, seconds=3600),
         pod("b", NOT_REACHED, namespace="team-b"),
+        pod("c", TOLERATES),
         budgets=(Budget("team-a", "web", 0, 1),),
         multiple_budgets=("team-b/b",),
     )
-    found = judge(everything, policy(limits={"maxPods": 0, "maxNamespaces": 0, "maxWorkloads": 0, "maxDevices": 0}))
+    none = {"maxPods": 0, "maxNamespaces": 0, "maxWorkloads": 0, "maxDevices": 0, "maxUnavailable": 0}
+    strict = policy(limits=none, protected={"namespaces": ["team-b"]}, toleratingPods="Block")
+    found = judge(everything, strict)
     assert [v.check for v in found.violations] == [name for name, _ in CHECKS]
 
 
@@ -108,6 +114,92 @@ def test_max_devices_counts_devices_that_nobody_uses_too() -> None:
     assert judge(given, policy(limits={"maxDevices": 2})).allowed
     found = only(judge(given, policy(limits={"maxDevices": 1})))
     assert (found.check, found.limit, found.actual) == ("maxDevices", "1", "2")
+
+
+def gpus(count: int) -> tuple[PlannedDevice, ...]:
+    return tuple(device(f"gpu-{number}") for number in range(count))
+
+
+@pytest.mark.parametrize(
+    ("percent", "published", "least", "limit"),
+    [
+        ("25%", 3, 1, 1),  # 0.75, rounded down to none: one of three can still be serviced
+        ("25%", 4, 1, 1),
+        ("25%", 7, 1, 1),  # 1.75
+        ("25%", 8, 1, 2),
+        ("33%", 3, 1, 1),  # 0.99
+        ("34%", 3, 1, 1),  # 1.02
+        ("25%", 3, 0, 0),
+        ("0%", 100, 1, 1),
+        ("0%", 100, 0, 0),
+        ("10%", 8, 2, 2),
+        ("100%", 8, 1, 8),
+    ],
+)
+def test_a_percentage_is_of_what_is_published_rounded_down_and_at_least_min(
+    percent: str, published: int, least: int, limit: int
+) -> None:
+    by = policy(limits={"maxDevices": percent, "min": least})
+    assert judge(plan(devices=gpus(limit), published=published), by).allowed
+    found = only(judge(plan(devices=gpus(limit + 1), published=published), by))
+    assert (found.check, found.limit, found.actual) == (
+        "maxDevices",
+        f"{percent} ({limit} of {published})",
+        str(limit + 1),
+    )
+
+
+def test_a_percentage_of_devices_is_said_in_one_sentence() -> None:
+    found = only(judge(plan(devices=gpus(4), published=12), policy(limits={"maxDevices": "25%"})))
+    assert found.message == (
+        "The plan hits 4 devices and maxDevices is 25% (3 of 12); narrow the target, or raise limits.maxDevices in the "
+        "EvictionPolicy."
+    )
+
+
+def test_max_unavailable_counts_what_other_runs_keep_out() -> None:
+    given = plan(devices=gpus(2), published=8, elsewhere=2)
+    assert judge(given, policy(limits={"maxUnavailable": "50%"})).allowed
+    assert judge(given, policy(limits={"maxUnavailable": 4})).allowed
+    found = only(judge(given, policy(limits={"maxUnavailable": 3})))
+    assert found == Violation(
+        check="maxUnavailable",
+        limit="3",
+        actual="4",
+        message="With the plan 4 devices would be out of service, 2 of them by other runs, and maxUnavailable is 3; "
+        "wait until other runs release theirs, or raise limits.maxUnavailable in the EvictionPolicy.",
+    )
+    alone = only(judge(plan(devices=gpus(2), published=8), policy(limits={"maxUnavailable": "12%"})))
+    assert (alone.limit, alone.actual) == ("12% (1 of 8)", "2")
+    assert "narrow the target" in alone.message
+
+
+STAYS = plan(
+    pod("burn-in", TOLERATES),
+    pod("monitor", TOLERATES, admin_access=True),
+    pod("leaving", TOLERATES, terminating=True),
+    pod("goes"),
+)
+
+
+def test_tolerating_pods_are_warned_of_block_or_are_not_said() -> None:
+    """Those that keep a device busy: a monitor with adminAccess does not, and one that is going goes."""
+    waits = judge(STAYS, policy())
+    assert waits.allowed
+    assert waits.warnings == (
+        Violation(
+            check="toleratingPods",
+            limit="none at drain.timeout",
+            actual="1 pod",
+            message="team-a/burn-in tolerates the taint without adminAccess and keeps devices busy; the run waits for "
+            "them until drain.timeout.",
+        ),
+    )
+    blocked = judge(STAYS, policy(toleratingPods="Block"))
+    assert (only(blocked).check, only(blocked).limit, only(blocked).actual) == ("toleratingPods", "none", "1 pod")
+    assert not blocked.protected
+    assert judge(STAYS, policy(toleratingPods="Ignore")) == Evaluation((), ())
+    assert judge(plan(pod("monitor", TOLERATES, admin_access=True)), policy(toleratingPods="Block")).allowed
 
 
 @pytest.mark.parametrize(("seconds", "allowed"), [(1800, True), (1801, False)])

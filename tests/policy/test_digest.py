@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from taintctl.api.plan import Plan, PlannedDevice, PlannedPod, Violation
 from taintctl.api.reasons import PodEffect
 from taintctl.api.run import CompactPlan
-from taintctl.policy import compact, covers, digest, uncovered
+from taintctl.policy import compact, covers, digest, other_hardware, uncovered
 from tests.policy.plans import device, plan, pod, policy
 
 POLICY = policy()
@@ -43,6 +43,7 @@ def test_whatever_an_approval_is_for_changes_the_digest() -> None:
         digest(plan(pod("a", LATER)), POLICY),
         digest(plan(pod("a"), devices=(device("gpu-1"),)), POLICY),
         digest(plan(pod("a"), devices=(device("gpu-0", uuid="GPU-other"),)), POLICY),
+        digest(plan(pod("a"), devices=(replace(device("gpu-0"), pci_bus_id="0000:17:00.0"),)), POLICY),
         digest(base, policy(generation=2)),
         digest(base, policy(uid="policy-2")),
         digest(base, POLICY, (BUDGET,)),
@@ -188,3 +189,14 @@ def test_covered_is_exactly_the_same_or_smaller(
     )
     asked = compact(plan(*asked_pods, devices=asked_devices), POLICY)
     assert covers(asked, plan(*pods, devices=devices), POLICY) is smaller
+
+
+def test_a_name_that_stands_for_other_hardware_is_told_from_a_new_name() -> None:
+    approved = compact(plan(devices=(device("gpu-0"), device("gpu-1"))), POLICY)
+    other = device("gpu-0", uuid="GPU-other")
+    moved = replace(device("gpu-1"), pci_bus_id="0000:17:00.0")
+    assert other_hardware(approved, (device("gpu-0"), device("gpu-1"))) == ()
+    assert other_hardware(approved, (device("gpu-9"), other, moved)) == (other, moved)
+    assert other_hardware(approved.model_copy(update={"devices": "no base64"}), (device("gpu-0"),)) == (
+        device("gpu-0"),
+    )

@@ -286,7 +286,7 @@ async def the_controller_at_work(sandbox: Sandbox, kubeconfig: Path, asked: set[
     running = asyncio.create_task(run_controller(options, stop))
     wanted = {("taintctl.dev", kind.PLURAL) for kind in KINDS}
     wanted |= {("resource.k8s.io", name) for name in ("resourceslices", "resourceclaims", "deviceclasses")}
-    wanted |= {("", "pods"), ("", "nodes"), ("policy", "poddisruptionbudgets")}
+    wanted |= {("", "pods"), ("", "nodes"), ("", "namespaces"), ("policy", "poddisruptionbudgets")}
     lease = (NAMESPACE, "coordination.k8s.io", "leases", "update")
     async with asyncio.timeout(30):
         while not running.done():

@@ -51,10 +51,16 @@ async def test_the_base_and_the_policies_are_applied_and_shown(tmp_path: Path) -
         assert " ".join(window[1].split()).startswith("nightly-gpu-worker-01 0 21 * * * Europe/Berlin 8h ")
         policies = (await kubectl("get", "evp", "careful")).splitlines()
         assert policies[1].split()[:6] == ["careful", "50", "2", "AboveAutoApprove", "1", "Respect"]
+        # A percentage is shown as it is written; a column of integers would leave it out.
+        wide = (await kubectl("get", "evp", "inference", "-o", "wide")).splitlines()
+        assert " ".join(wide[0].split()).endswith("MAX-DEVICES MAX-UNAVAILABLE MAX-NAMESPACES AGE")
+        assert wide[1].split()[-4:-1] == ["10%", "10%", "10"]
         explained = await kubectl("explain", "maintenanceruns.spec.target.pool")
         assert "The driver's pool; for node-local devices usually the node's name." in explained
         assert set((await kubectl("get", "taintctl", "-o", "name")).split()) == {
-            "evictionpolicy.taintctl.dev/autopilot-small",
-            "evictionpolicy.taintctl.dev/careful",
+            *(
+                f"evictionpolicy.taintctl.dev/{name}"
+                for name in ("autopilot-small", "careful", "inference", "lab", "strict", "training")
+            ),
             "maintenancewindow.taintctl.dev/nightly-gpu-worker-01",
         }

@@ -138,14 +138,21 @@ def make_rule(manifest: RuleManifest, *, uid: str = "rule-uid", resource_version
 
 
 def make_approval(
-    digest: str, *, who: str = "alice", deny: bool = False, at: datetime = NOW, comment: str | None = None
+    digest: str,
+    *,
+    who: str = "alice",
+    deny: bool = False,
+    breaks: bool = False,
+    at: datetime = NOW,
+    comment: str | None = None,
 ) -> MaintenanceApproval:
+    said = ApprovalDecision.DENY if deny else ApprovalDecision.BREAK if breaks else ApprovalDecision.APPROVE
     return MaintenanceApproval(
-        metadata=ObjectMeta(name=f"night-{who}", uid=f"uid-approval-{who}", creation_timestamp=at),
+        metadata=ObjectMeta(name=f"night-{who}-{said}".lower(), uid=f"uid-{who}-{said}", creation_timestamp=at),
         spec=ApprovalSpec(
             run_name="night",
             digest=digest,
-            decision=ApprovalDecision.DENY if deny else ApprovalDecision.APPROVE,
+            decision=said,
             approver=Approver(name=who),
             comment=comment,
         ),

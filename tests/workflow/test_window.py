@@ -89,7 +89,12 @@ def test_a_start_makes_one_run_that_copies_the_template_between_start_and_end() 
         "kind": "MaintenanceRun",
         "metadata": {"name": NAME, "labels": {LABEL_WINDOW: "nightly"}},
         "spec": {
-            "target": {"driver": "gpu.example.com", "pool": "node-1", "wholeDriver": False},
+            "target": {
+                "driver": "gpu.example.com",
+                "pool": "node-1",
+                "partitions": "Include",
+                "wholeDriver": False,
+            },
             "taint": {"key": "example.com/night", "value": "on"},
             "policyName": "careful",
             "notice": "5m",

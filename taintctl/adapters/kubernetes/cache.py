@@ -1,4 +1,4 @@
-"""The lean cache: the whole cluster's pods, claims, slices, nodes, budgets and classes, with only the fields in use.
+"""The lean cache: the cluster's pods, claims, slices, nodes, budgets, classes, namespaces, with only the fields in use.
 
 One list and one watch a kind, kept for ever. It knows how old it is: since when the watch that was silent longest has
 heard neither an event nor a bookmark. Nothing final is decided from it (a snapshot of it is not `live`): its watches
@@ -21,17 +21,22 @@ from taintctl.adapters.kubernetes.owners import OwnerReader
 from taintctl.adapters.kubernetes.selection import (
     Kept,
     assemble,
+    chosen_pools,
+    has_labels,
     holders,
     involved_nodes,
+    kept_slices,
     key,
     lean,
     pools_of,
     slice_nodes,
+    unpublished,
 )
 from taintctl.adapters.kubernetes.status import Expired
 from taintctl.adapters.kubernetes.watch import watch
 from taintctl.api.objects import (
     DeviceClass,
+    Namespace,
     Node,
     Pod,
     PodDisruptionBudget,
@@ -40,6 +45,7 @@ from taintctl.api.objects import (
     Snapshot,
 )
 from taintctl.api.ownership import may_be_in_a_gang
+from taintctl.api.pools import PoolKey, pool_key, pool_sizes, published_pools
 from taintctl.ports.clock import Clock
 from taintctl.ports.cluster import Scope
 from taintctl.ports.errors import ClusterError, Unavailable
@@ -48,10 +54,9 @@ log = logging.getLogger("taintctl.cache")
 
 K = TypeVar("K", bound=Kept)
 Key = tuple[str, str]
-PoolKey = tuple[str, str]
 OnChange = Callable[[str, str], None]
-"""Called with driver and pool of devices whose slices, claims, pods or nodes changed. Budgets and classes call nobody:
-a run that is blocked by a budget looks again by itself."""
+"""Called with driver and pool of devices whose slices, claims, pods or nodes changed. Budgets, classes and namespaces
+call nobody: a run that is blocked by a budget looks again by itself."""
 
 FIRST_BACKOFF = 1.0
 LAST_BACKOFF = 30.0
@@ -141,7 +146,8 @@ class LeanCache:
             "/apis/policy/v1/poddisruptionbudgets", PodDisruptionBudget, lambda _old, _new: None
         )
         self._classes: Mirror[DeviceClass] = mirror(f"{resources}/deviceclasses", DeviceClass, lambda _old, _new: None)
-        self._claims_by_driver: Index[str] = Index()
+        self._devices_of: dict[PoolKey, int] = {}
+        self._namespaces: Mirror[Namespace] = mirror("/api/v1/namespaces", Namespace, lambda _old, _new: None)
         self._claims_by_pool: Index[PoolKey] = Index()
         self._claims_by_holder: Index[str] = Index()
         self._pods_by_uid: Index[str] = Index()
@@ -149,11 +155,13 @@ class LeanCache:
         self._grouped_by_namespace: Index[str] = Index()
         """The pods that may be in a gang."""
         self._slices_by_driver: Index[str] = Index()
+        self._slices_by_pool: Index[PoolKey] = Index()
         self._slices_by_node: Index[str] = Index()
 
     @property
     def _mirrors(self) -> tuple[Mirror[Any], ...]:
-        return (self._slices, self._claims, self._pods, self._nodes, self._budgets, self._classes)
+        rest = (self._nodes, self._budgets, self._classes, self._namespaces)
+        return (self._slices, self._claims, self._pods, *rest)
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -173,26 +181,37 @@ class LeanCache:
         oldest = self._oldest()
         if oldest is None:
             raise Unavailable("The cache is not filled yet; it will be once the API server has answered every list.")
-        slices = [self._slices.objects[k] for k in self._slices_by_driver.get(scope.driver)]
-        claim_keys = (
-            self._claims_by_driver.get(scope.driver)
-            if scope.pool is None
-            else self._claims_by_pool.get((scope.driver, scope.pool))
-        )
-        claims = [self._claims.objects[k] for k in claim_keys]
+        selected = self._selected_nodes(scope)
+        slices = self._in_whole_pools(self._candidates(scope, selected))
+        chosen = chosen_pools(scope, published_pools(slices), self._classes.objects.values(), selected)
+        kept = kept_slices(slices, chosen, scope)
+        if not kept and scope.driver is not None:
+            kept = kept_slices([self._slices.objects[k] for k in self._slices_by_driver.get(scope.driver)], (), scope)
+        claims = [
+            self._claims.objects[k]
+            for k in {k for pool in chosen | self._unpublished(scope) for k in self._claims_by_pool.get(pool)}
+        ]
         held = {k for uid in holders(claims) for k in self._pods_by_uid.get(uid)}
-        around = {k for node in involved_nodes(slices, scope) for k in self._pods_by_node.get(node)}
+        local = involved_nodes(kept, chosen, scope)
+        around = {k for node in local for k in self._pods_by_node.get(node)}
         pods = [self._pods.objects[k] for k in held | around]
-        names = {p.spec.node_name for p in pods} | involved_nodes(slices, scope)
+        names = {p.spec.node_name for p in pods} | local
         found = partial(
             assemble,
             scope,
-            slices=slices,
+            chosen=chosen,
+            slices=kept,
+            published=self._devices_of,
             claims=claims,
             pods=pods,
             nodes=[node for name in names if (node := self._nodes.objects.get(("", name or ""))) is not None],
             budgets=list(self._budgets.objects.values()),
             classes=list(self._classes.objects.values()),
+            namespaces=[
+                namespace
+                for name in {p.metadata.namespace for p in pods}
+                if (namespace := self._namespaces.objects.get(("", name))) is not None
+            ],
             taken_at=oldest,
             live=False,
         )
@@ -205,13 +224,49 @@ class LeanCache:
     async def _pods_in(self, namespaces: frozenset[str]) -> list[Pod]:
         return [self._pods.objects[k] for name in namespaces for k in self._grouped_by_namespace.get(name)]
 
+    def _selected_nodes(self, scope: Scope) -> frozenset[str] | None:
+        if scope.node_selector is None:
+            return None
+        nodes = self._nodes.objects.values()
+        return frozenset(node.metadata.name for node in nodes if has_labels(node, scope.node_selector))
+
+    def _candidates(self, scope: Scope, selected: frozenset[str] | None) -> Iterable[Key]:
+        """The slices to look at, by the narrowest index that fits."""
+        named = [k for pool in scope.pools for k in self._slices_by_pool.get(pool)]
+        if scope.driver is not None and scope.pool is not None:
+            return [*named, *self._slices_by_pool.get((scope.driver, scope.pool))]
+        if selected is not None:
+            return [*named, *(k for name in selected for k in self._slices_by_node.get(name))]
+        if scope.driver is not None:
+            return [*named, *self._slices_by_driver.get(scope.driver)]
+        return list(self._slices.objects)
+
+    def _in_whole_pools(self, keys: Iterable[Key]) -> list[ResourceSlice]:
+        pools = {pool_key(self._slices.objects[k]) for k in keys}
+        return [self._slices.objects[k] for pool in pools for k in self._slices_by_pool.get(pool)]
+
+    def _unpublished(self, scope: Scope) -> frozenset[PoolKey]:
+        """Pools that only allocations name."""
+        if scope.driver is not None and scope.pool is not None:
+            pools: Iterable[PoolKey] = ((scope.driver, scope.pool),)
+        else:
+            pools = self._claims_by_pool
+        return frozenset(pool for pool in pools if unpublished(scope, pool, self._slices_by_pool))
+
     def _slice(self, old: ResourceSlice | None, new: ResourceSlice | None) -> None:
         self._slices_by_driver.move(old, new, lambda s: (s.spec.driver,))
+        self._slices_by_pool.move(old, new, lambda s: (pool_key(s),))
+        for pool in {pool_key(s) for s in (old, new) if s is not None}:
+            self._count(pool)
         self._slices_by_node.move(old, new, slice_nodes)
         self._tell((s.spec.driver, s.spec.pool.name) for s in (old, new) if s is not None)
 
+    def _count(self, pool: PoolKey) -> None:
+        """How many devices the pool publishes now."""
+        self._devices_of.pop(pool, None)
+        self._devices_of |= pool_sizes(self._slices.objects[k] for k in self._slices_by_pool.get(pool))
+
     def _claim(self, old: ResourceClaim | None, new: ResourceClaim | None) -> None:
-        self._claims_by_driver.move(old, new, lambda c: (driver for driver, _pool in pools_of(c)))
         self._claims_by_pool.move(old, new, pools_of)
         self._claims_by_holder.move(old, new, lambda c: holders((c,)))
         self._tell(pool for c in (old, new) if c is not None for pool in pools_of(c))

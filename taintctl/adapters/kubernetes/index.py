@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from typing import Generic, TypeVar
 
 from taintctl.adapters.kubernetes.selection import K, key
@@ -16,6 +16,12 @@ class Index(Generic[V]):
 
     def get(self, value: V) -> frozenset[tuple[str, str]]:
         return frozenset(self._keys.get(value, ()))
+
+    def __contains__(self, value: object) -> bool:
+        return value in self._keys
+
+    def __iter__(self) -> Iterator[V]:
+        return iter(self._keys)
 
     def move(self, old: K | None, new: K | None, values: Callable[[K], Iterable[V]]) -> None:
         """An object was added (`old` None), changed, or removed (`new` None). An empty value leaves nothing behind."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import TypeVar
 
@@ -12,6 +12,7 @@ from taintctl.api.objects import (
     ConsumerReference,
     DeviceClass,
     KnownOwner,
+    Namespace,
     Node,
     Pod,
     PodDisruptionBudget,
@@ -19,9 +20,10 @@ from taintctl.api.objects import (
     ResourceSlice,
     Snapshot,
 )
+from taintctl.api.pools import PoolKey, PublishedPool, pool_key
 from taintctl.ports.cluster import Scope
 
-Kept = ResourceSlice | ResourceClaim | Pod | Node | PodDisruptionBudget | DeviceClass
+Kept = ResourceSlice | ResourceClaim | Pod | Node | PodDisruptionBudget | DeviceClass | Namespace
 K = TypeVar("K", bound=Kept)
 
 
@@ -45,16 +47,48 @@ def slice_nodes(item: ResourceSlice) -> Iterator[str]:
             yield device.node_name
 
 
-def pools_of(claim: ResourceClaim) -> frozenset[tuple[str, str]]:
+def on_node(item: ResourceSlice, names: Container[str]) -> bool:
+    return any(name in names for name in slice_nodes(item))
+
+
+def pools_of(claim: ResourceClaim) -> frozenset[PoolKey]:
     """(driver, pool) of every device that is allocated to the claim."""
     if claim.status.allocation is None:
         return frozenset()
     return frozenset((r.driver, r.pool) for r in claim.status.allocation.devices.results or ())
 
 
-def in_scope(claim: ResourceClaim, scope: Scope) -> bool:
+def has_labels(node: Node, wanted: Mapping[str, str]) -> bool:
+    labels = node.metadata.labels or {}
+    return all(labels.get(key) == value for key, value in wanted.items())
+
+
+def chosen_pools(
+    scope: Scope,
+    pools: Mapping[PoolKey, PublishedPool],
+    classes: Iterable[DeviceClass],
+    nodes: Container[str] | None,
+) -> frozenset[PoolKey]:
+    """The published pools that the scope means. `nodes` are those that its node selector selects; None: any."""
+    met = {
+        key: pool
+        for key, pool in pools.items()
+        if scope.driver in (None, pool.driver)
+        and scope.pool in (None, pool.name)
+        and (nodes is None or any(on_node(item, nodes) for item in pool.slices))
+    }
+    return (scope.pick(met, classes) if scope.pick is not None else frozenset(met)) | scope.pools
+
+
+def unpublished(scope: Scope, pool: PoolKey, published: Container[PoolKey]) -> bool:
+    """Whether only allocations name the pool, and the scope can mean it."""
+    driver, name = pool
+    return pool not in published and scope.driver in (None, driver) and scope.pool in (None, name)
+
+
+def in_scope(claim: ResourceClaim, scope: Scope, chosen: Container[PoolKey], published: Container[PoolKey]) -> bool:
     """Whether it holds a device of the scope. Its whole allocation is kept: a prediction reads all of it."""
-    return any(d == scope.driver and scope.pool in (None, p) for d, p in pools_of(claim))
+    return any(pool in chosen or unpublished(scope, pool, published) for pool in pools_of(claim))
 
 
 def holders(claims: Iterable[ResourceClaim]) -> dict[str, tuple[str, ConsumerReference]]:
@@ -67,48 +101,54 @@ def holders(claims: Iterable[ResourceClaim]) -> dict[str, tuple[str, ConsumerRef
     }
 
 
-def involved_nodes(slices: Iterable[ResourceSlice], scope: Scope) -> frozenset[str]:
+def involved_nodes(slices: Iterable[ResourceSlice], chosen: Container[PoolKey], scope: Scope) -> frozenset[str]:
     """Nodes whose every pod is of interest: those of the scope's devices, and those that the caller names."""
-    local = {
-        node
-        for item in slices
-        if item.spec.driver == scope.driver and scope.pool in (None, item.spec.pool.name)
-        for node in slice_nodes(item)
-    }
+    local = {node for item in slices if pool_key(item) in chosen for node in slice_nodes(item)}
     return frozenset(local | set(scope.nodes))
+
+
+def kept_slices(slices: Iterable[ResourceSlice], chosen: Container[PoolKey], scope: Scope) -> tuple[ResourceSlice, ...]:
+    """The slices of the chosen pools; where none is published all of the driver, to say what there is instead."""
+    every = [s for s in slices if scope.driver in (None, s.spec.driver) or pool_key(s) in chosen]
+    kept = [s for s in every if pool_key(s) in chosen]
+    return tuple(sorted(map(lean, kept or (every if scope.driver else [])), key=key))
 
 
 def assemble(
     scope: Scope,
     *,
-    slices: Iterable[ResourceSlice],
+    chosen: frozenset[PoolKey],
+    slices: tuple[ResourceSlice, ...],
+    published: Mapping[PoolKey, int],
     claims: Iterable[ResourceClaim],
     pods: Iterable[Pod],
     nodes: Iterable[Node],
     budgets: Iterable[PodDisruptionBudget],
     classes: Iterable[DeviceClass],
+    namespaces: Iterable[Namespace],
     taken_at: datetime,
     live: bool,
     owners: tuple[KnownOwner, ...] = (),
     gang_pods: tuple[Pod, ...] = (),
 ) -> Snapshot:
-    """The snapshot, sorted. Slices are those of the whole driver: whether a target is all of it needs them."""
-    kept_slices = tuple(sorted((lean(s) for s in slices if s.spec.driver == scope.driver), key=key))
-    kept_claims = tuple(sorted((c for c in claims if in_scope(c, scope)), key=key))
+    """The snapshot, sorted. `slices` are as `kept_slices` gives them, `claims` those in scope."""
+    kept_claims = tuple(sorted(claims, key=key))
     reserved = holders(kept_claims)
-    everywhere = involved_nodes(kept_slices, scope)
+    everywhere = involved_nodes(slices, chosen, scope)
     kept_pods = tuple(
         sorted((lean(p) for p in pods if p.metadata.uid in reserved or p.spec.node_name in everywhere), key=key)
     )
     wanted_nodes = everywhere | {p.spec.node_name for p in kept_pods if p.spec.node_name}
-    namespaces = {p.metadata.namespace for p in kept_pods if p.metadata.uid in reserved}
+    of_holders = {p.metadata.namespace for p in kept_pods if p.metadata.uid in reserved}
     return Snapshot(
-        slices=kept_slices,
+        slices=slices,
+        published={k: count for k, count in published.items() if scope.driver in (None, k[0])},
         claims=kept_claims,
         pods=kept_pods,
         nodes=tuple(sorted((lean(n) for n in nodes if n.metadata.name in wanted_nodes), key=key)),
-        budgets=tuple(sorted((lean(b) for b in budgets if b.metadata.namespace in namespaces), key=key)),
+        budgets=tuple(sorted((lean(b) for b in budgets if b.metadata.namespace in of_holders), key=key)),
         classes=tuple(sorted(map(lean, classes), key=key)),
+        namespaces=tuple(sorted((lean(n) for n in namespaces if n.metadata.name in of_holders), key=key)),
         taken_at=taken_at,
         live=live,
         owners=owners,

@@ -13,16 +13,24 @@ side (owners.py).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial
 from typing import TypeVar
 
 from taintctl.adapters.kubernetes.client import Client, path
 from taintctl.adapters.kubernetes.owners import OwnerReader, Ownerships
-from taintctl.adapters.kubernetes.selection import assemble, holders, in_scope, involved_nodes
+from taintctl.adapters.kubernetes.selection import (
+    assemble,
+    chosen_pools,
+    holders,
+    in_scope,
+    involved_nodes,
+    kept_slices,
+)
 from taintctl.api.objects import (
     ConsumerReference,
     DeviceClass,
+    Namespace,
     Node,
     Pod,
     PodDisruptionBudget,
@@ -30,6 +38,7 @@ from taintctl.api.objects import (
     ResourceSlice,
     Snapshot,
 )
+from taintctl.api.pools import pool_sizes, published_pools
 from taintctl.ports.clock import Clock
 from taintctl.ports.cluster import Scope
 from taintctl.ports.errors import ClusterError, Invalid
@@ -52,8 +61,15 @@ async def read_snapshot(
     taken_at = clock.now()
     slices = await _slices(client, resources, scope.driver)
     classes = (await client.list(resources + "/deviceclasses", DeviceClass)).items
-    claims = await _claims(client, resources, scope)
-    nodes = involved_nodes(slices, scope)
+    pools = published_pools(slices)
+    chosen = chosen_pools(scope, pools, classes, await _selected_nodes(client, scope.node_selector))
+
+    async def in_reach() -> tuple[ResourceClaim, ...]:
+        found = await client.list(resources + "/resourceclaims", ResourceClaim)
+        return tuple(c for c in found.items if in_scope(c, scope, chosen, pools))
+
+    claims = await in_reach()
+    nodes = involved_nodes(slices, chosen, scope)
     pods = {p.metadata.uid: p for p in await _pods_on(client, nodes)}
     await _add_holders(client, pods, claims)
     reader = (owners or OwnerReader(client, clock)) if scope.owners else None
@@ -61,7 +77,7 @@ async def read_snapshot(
     owned = _held(pods, claims)
     ownerships = await _ownerships(reader, client, owned)
     for _ in range(ROUNDS):
-        again = await _claims(client, resources, scope)
+        again = await in_reach()
         if _versions(again) == _versions(claims):
             break
         claims = again
@@ -69,13 +85,17 @@ async def read_snapshot(
     held = _held(pods, claims)
     if held.keys() != owned.keys():
         ownerships = await _ownerships(reader, client, held)
+    namespaces = {pod.metadata.namespace for pod in held.values()}
     return assemble(
         scope,
-        slices=slices,
+        chosen=chosen,
+        slices=kept_slices(slices, chosen, scope),
+        published=pool_sizes(slices),
         claims=claims,
         pods=pods.values(),
         nodes=await _nodes(client, nodes | {p.spec.node_name for p in pods.values() if p.spec.node_name}),
-        budgets=await _budgets(client, {pod.metadata.namespace for pod in held.values()}),
+        budgets=await _budgets(client, namespaces),
+        namespaces=await _namespaces(client, namespaces),
         classes=classes,
         taken_at=taken_at,
         live=True,
@@ -84,17 +104,23 @@ async def read_snapshot(
     )
 
 
-async def _slices(client: Client, resources: str, driver: str) -> tuple[ResourceSlice, ...]:
+async def _slices(client: Client, resources: str, driver: str | None) -> tuple[ResourceSlice, ...]:
     url = resources + "/resourceslices"
-    try:
-        return (await client.list(url, ResourceSlice, params={"fieldSelector": f"spec.driver={driver}"})).items
-    except Invalid:  # a server that does not select by this field; `assemble` keeps the driver's
+    if driver is None:
         return (await client.list(url, ResourceSlice)).items
+    try:
+        found = (await client.list(url, ResourceSlice, params={"fieldSelector": f"spec.driver={driver}"})).items
+    except Invalid:  # a server that does not select by this field
+        found = (await client.list(url, ResourceSlice)).items
+    return tuple(item for item in found if item.spec.driver == driver)
 
 
-async def _claims(client: Client, resources: str, scope: Scope) -> tuple[ResourceClaim, ...]:
-    found = await client.list(resources + "/resourceclaims", ResourceClaim)
-    return tuple(c for c in found.items if in_scope(c, scope))
+async def _selected_nodes(client: Client, wanted: Mapping[str, str] | None) -> frozenset[str] | None:
+    if wanted is None:
+        return None
+    selector = ",".join(f"{name}={value}" for name, value in sorted(wanted.items()))
+    found = await client.list("/api/v1/nodes", Node, params={"labelSelector": selector})
+    return frozenset(node.metadata.name for node in found.items)
 
 
 def _versions(claims: Iterable[ResourceClaim]) -> frozenset[tuple[str, str]]:
@@ -169,6 +195,17 @@ async def _budgets(client: Client, namespaces: set[str]) -> list[PodDisruptionBu
         return (await client.list(url, PodDisruptionBudget)).items
 
     return [budget for found in await _each(of, namespaces) for budget in found]
+
+
+async def _namespaces(client: Client, names: set[str]) -> list[Namespace]:
+    """For their labels, which policies protect pods by; after the pods, so that each pod's is looked for."""
+    if len(names) > MAX_SINGLE:
+        return [n for n in (await client.list("/api/v1/namespaces", Namespace)).items if n.metadata.name in names]
+
+    async def one(name: str) -> Namespace | None:
+        return await client.get(path("api", "v1", "namespaces", name), Namespace)
+
+    return [namespace for namespace in await _each(one, names) if namespace is not None]
 
 
 async def _each(ask: Callable[[K], Awaitable[R]], items: Iterable[K]) -> list[R]:

@@ -10,6 +10,7 @@ import click
 
 from taintctl.api.approval import ApprovalDecision, MaintenanceApproval
 from taintctl.api.base import API_VERSION
+from taintctl.api.policy import EvictionPolicy
 from taintctl.api.reasons import Phase
 from taintctl.api.run import MaintenanceRun
 from taintctl.api.text import plural
@@ -24,15 +25,17 @@ from taintctl.ports.errors import Conflict
 
 @click.command()
 @click.argument("run")
+@click.option("--break", "breaks", is_flag=True, help="Let the pods go too that the policy protects.")
 @click.option("--comment", help="Why, for whoever reads the approval later.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @on_cluster
-async def approve(session: Session, run: str, comment: str | None, yes: bool) -> None:
+async def approve(session: Session, run: str, breaks: bool, comment: str | None, yes: bool) -> None:
     """Shows the plan that RUN asks about, and approves it in your own name.
 
-    The approval holds for this plan and any smaller one; a larger plan is asked about again.
+    The approval holds for this plan and any smaller one; a larger plan is asked about again. With --break it is a
+    Break: the protected pods of this plan may be evicted too. It lifts no limit and no budget.
     """
-    await decide(session, run, ApprovalDecision.APPROVE, comment, yes)
+    await decide(session, run, ApprovalDecision.BREAK if breaks else ApprovalDecision.APPROVE, comment, yes)
 
 
 @click.command()
@@ -53,10 +56,13 @@ async def decide(session: Session, name: str, decision: ApprovalDecision, commen
     if plan is not None:
         say(line(f"Run {name} ({target_text(run.spec.target)}) would do this:"))
         say(plan_view.counts(plan.counts, policy.spec if policy else None))
+        say(plan_view.violations(plan.violations))
         say(plan_view.pods(plan.pods, plan.more_pods))
         say(plan_view.lost(plan.lost_with, plan.more_lost_with))
         say(plan_view.budgets(plan.budgets, plan.more_budgets))
     person = await session.whoami()
+    if decision is not ApprovalDecision.DENY:
+        _no_self_approval(run, policy, person)
     if not yes:
         counts = plan.counts if plan else None
         what = f"{plural(counts.pods, 'pod')} on {plural(counts.devices, 'device')}" if counts else "this plan"
@@ -76,12 +82,25 @@ async def decide(session: Session, name: str, decision: ApprovalDecision, commen
         say(f"{person} said that already: MaintenanceApproval {written}")
         return
     say(f"Written as {person}: MaintenanceApproval {written}")
-    if decision is ApprovalDecision.APPROVE and again.status.approval is not None:
-        before = {given.approver for given in again.status.approval.given}
-        missing = again.status.approval.needed - len(before | {person})
+    if decision is not ApprovalDecision.DENY and again.status.approval is not None:
+        asked = again.status.approval
+        before = {given.approver for given in asked.given}
+        missing = asked.needed - len(before | {person})
         if missing > 0:
             say(f"{plural(missing, 'more person', 'more people')} must approve.")
+        broken = decision is ApprovalDecision.BREAK or any(given.breaks for given in asked.given)
+        if asked.break_needed and not broken:
+            say(f"The policy protects pods of this plan: somebody has to give a Break: taintctl approve {name} --break")
     say(f"Next: taintctl status {name} --watch")
+
+
+def _no_self_approval(run: MaintenanceRun, policy: EvictionPolicy | None, person: str) -> None:
+    """Raises Failure where it would not count: better said before than found out at night."""
+    if policy is not None and run.spec.requested_by == person and not policy.spec.approval.self_approval:
+        raise Failure(
+            f"you ({person}) asked for run {run.name}, and policy {policy.name} has no approval.selfApproval; "
+            "another person has to approve it"
+        )
 
 
 def asked_digest(run: MaintenanceRun) -> str:

@@ -10,9 +10,10 @@ from typing import Any
 import click
 
 from taintctl.api.base import API_VERSION, format_time
+from taintctl.api.objects import DeviceSelector
 from taintctl.api.plan import LostWith, Plan, PlanCounts, PlanLost, PlannedDevice, Problem
 from taintctl.api.policy import EvictionPolicy
-from taintctl.api.reasons import PodEffect
+from taintctl.api.reasons import Effect, PodEffect
 from taintctl.api.text import plural
 from taintctl.cli.errors import DONE, FAILED, Failure
 from taintctl.cli.options import on_cluster, output_option, target_options
@@ -24,7 +25,7 @@ from taintctl.cli.views import plan as plan_view
 from taintctl.cli.views.run import target_text
 from taintctl.impact import build_plan
 from taintctl.policy import Evaluation, digest, evaluate, people_needed
-from taintctl.ports.cluster import Scope
+from taintctl.reconcile.gather import scope_of
 
 DEFAULT_TIME = timedelta(hours=1)
 """How long a run is taken to have where neither a window nor a file says it: what `taintctl start` takes too."""
@@ -50,6 +51,8 @@ class Judged:
     def counts(self) -> PlanCounts:
         return PlanCounts(
             devices=len(self.plan.devices),
+            unavailable=self.plan.unavailable,
+            published=self.plan.published,
             pods=len(self.plan.counted_pods),
             namespaces=len(self.plan.namespaces),
             workloads=len(self.plan.workloads),
@@ -67,7 +70,7 @@ class _DeviceRow:
 
 
 def _usage(**given: Any) -> None:
-    target = target_of(given["driver"], given["pool"], given["device"], given["whole_driver"])
+    target = target_of(given)
     if sum(map(bool, (target, given["window"], given["filename"]))) > 1:
         raise click.UsageError("give one of: target flags, --window, -f")
     if not given["window"] and not given["filename"]:
@@ -83,14 +86,11 @@ def _usage(**given: Any) -> None:
 @partial(on_cluster, usage=_usage)
 async def plan(
     session: Session,
-    driver: str | None,
-    pool: str | None,
-    device: str | None,
-    whole_driver: bool,
     window: str | None,
     filename: str | None,
     policy: str | None,
     output: str,
+    **given: Any,
 ) -> int:
     """What a target would hit: devices, pods by what would happen to them, budgets, counts against limits, and
     whether somebody would be asked. Changes nothing, and makes no rule.
@@ -106,7 +106,7 @@ async def plan(
     elif filename:
         template = from_file(filename)
     else:
-        template = from_flags(target_of(driver, pool, device, whole_driver))
+        template = from_flags(target_of(given))
     judged = await judge(session, template, policy)
     if output in ("json", "yaml"):
         emit(document(judged), output)
@@ -119,11 +119,12 @@ async def judge(session: Session, template: Template, policy_name: str | None) -
     """Reads the cluster live and plans as the controller does. Raises Failure where there can be no plan."""
     policy = await session.policy(policy_name or template.spec.policy_name)
     target = template.spec.target
-    assert target.driver is not None
-    snapshot = await session.cluster.snapshot(Scope(driver=target.driver, pool=target.pool))
+    snapshot = await session.cluster.snapshot(scope_of(target))
     taint = template.spec.taint
     value = taint.value if taint.value is not None else NO_RUN_YET
-    found = build_plan(snapshot, target, key=taint.key, value=value)
+    rules = await session.cluster.own_rules() if policy.minds_other_runs else ()
+    out = [r.spec.device_selector or DeviceSelector() for r in rules if r.spec.taint.effect != Effect.NONE]
+    found = build_plan(snapshot, target, key=taint.key, value=value, others=out)
     if isinstance(found, Problem):
         raise Failure(f"{found.reason}: {found.message}")
     evaluation = evaluate(
@@ -132,7 +133,8 @@ async def judge(session: Session, template: Template, policy_name: str | None) -
         drain_timeout=template.spec.drain.timeout,
         time_left=template.lasts or DEFAULT_TIME,
     )
-    return Judged(template, found, policy, evaluation, people_needed(found, policy))
+    needed = people_needed(found, policy, protected=bool(evaluation.protected))
+    return Judged(template, found, policy, evaluation, needed)
 
 
 def render(judged: Judged, *, wide: bool = False) -> list[Line]:
@@ -168,6 +170,10 @@ def render(judged: Judged, *, wide: bool = False) -> list[Line]:
 
 def _verdict(judged: Judged) -> Line:
     if not judged.evaluation.allowed:
+        if not judged.evaluation.blocking:
+            people = plural(judged.needed, "person", "people")
+            how = f": the policy protects pods of it, so {people} must approve, with at least one Break. "
+            return line(styled("Would wait for a Break", BAD), how, "Nothing was changed.")
         count = plural(len(judged.evaluation.violations), "violation")
         return line(styled("Would be blocked", BAD), f": {count} of policy {judged.policy.name}. Nothing was changed.")
     sentence = plan_view.approval_sentence(judged.needed, judged.policy.spec)
@@ -176,7 +182,8 @@ def _verdict(judged: Judged) -> Line:
 
 def _device(found: PlannedDevice) -> _DeviceRow:
     node = found.node if found.published else f"{found.node} (no longer published)".strip()
-    return _DeviceRow(found.id.pool, found.id.device, found.uuid, node)
+    device = f"{found.id.device} (same hardware)" if found.along else found.id.device
+    return _DeviceRow(found.id.pool, device, found.uuid, node)
 
 
 def _lost(gang: LostWith) -> PlanLost:
@@ -221,6 +228,8 @@ def document(judged: Judged) -> dict[str, Any]:
                 "uuid": d.uuid,
                 "node": d.node,
                 "published": d.published,
+                "pciBusID": d.pci_bus_id,
+                "along": d.along,
             }
             for d in plan.devices
         ],
@@ -236,6 +245,8 @@ def document(judged: Judged) -> dict[str, Any]:
                 "tolerationSeconds": p.toleration_seconds,
                 "terminating": p.terminating,
                 "adminAccess": p.admin_access,
+                "priority": p.priority,
+                "priorityClassName": p.priority_class,
                 "claims": list(p.claims),
                 "devices": [str(d) for d in p.devices],
             }
@@ -268,7 +279,7 @@ def document(judged: Judged) -> dict[str, Any]:
         ],
         "violations": [_said(v) for v in judged.evaluation.violations],
         "warnings": [_said(v) for v in judged.evaluation.warnings],
-        "approval": {"needed": judged.needed},
+        "approval": {"needed": judged.needed, "breakNeeded": bool(judged.evaluation.protected)},
     }
 
 

@@ -24,7 +24,7 @@ from taintctl.ports.errors import Conflict
 
 
 def _usage(**given: Any) -> None:
-    target = target_of(given["driver"], given["pool"], given["device"], given["whole_driver"])
+    target = target_of(given)
     if given["window"] and target:
         raise click.UsageError("give target flags or --window, not both")
     if given["duration"] and given["deadline"]:
@@ -56,10 +56,6 @@ def _usage(**given: Any) -> None:
 @partial(on_cluster, usage=_usage)
 async def start(
     session: Session,
-    driver: str | None,
-    pool: str | None,
-    device: str | None,
-    whole_driver: bool,
     window: str | None,
     name: str | None,
     wait: bool,
@@ -71,7 +67,7 @@ async def start(
       taintctl start --window nightly --reason "firmware"
       taintctl start --driver gpu.nvidia.com --pool node-7 --duration 2h --wait
     """
-    target = target_of(driver, pool, device, whole_driver)
+    target = target_of(given)
     template = await from_window(session, window) if window else from_flags(target)
     now = session.clock.now()
     spec = run_spec(template, given, now, await session.whoami())
@@ -143,7 +139,9 @@ def run_spec(template: Template, given: dict[str, Any], now: datetime, caller: s
 def slug(template: Template) -> str:
     """The beginning of a name, from the window or the target: lower case letters, digits and dashes."""
     target = template.spec.target
-    text = template.window.name if template.window else target.pool or target.driver or "run"
+    text = (
+        template.window.name if template.window else target.pool or target.driver or target.device_class_name or "run"
+    )
     if not template.window and target.device:
         text += f"-{target.device}"
     return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")[:50].rstrip("-") or "run"

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from taintctl.api.base import condition, format_duration
-from taintctl.api.policy import EvictionPolicy, RollbackFailure
+from taintctl.api.policy import EvictionPolicy, OnExpiry, RollbackFailure, ToleratingPods
 from taintctl.api.reasons import ConditionType, Effect, Phase, Reason
 from taintctl.api.run import AtDeadline, MaintenanceRun, WorkMode
 from taintctl.api.text import plural
@@ -16,6 +16,9 @@ from taintctl.cli.views.words import WORDS
 
 SILENT_CONTROLLER = timedelta(seconds=30)
 """How long a change may go unseen before it is said that no controller answers."""
+
+SHOWN = 20
+"""Violations that are said; `taintctl status` has all that the run's status holds."""
 
 
 @dataclass(frozen=True)
@@ -66,11 +69,15 @@ def _also(run: MaintenanceRun, now: datetime) -> list[str]:
         )
     plan = run.status.plan
     if plan is not None:
-        found += [f"{v.check}: {v.message}" for v in plan.violations[:5]]
+        found += [f"{v.check}: {v.message}" for v in plan.violations[:SHOWN]]
+        if len(plan.violations) > SHOWN:
+            found.append(f"and {plural(len(plan.violations) - SHOWN, 'violation')} more")
     approval = run.status.approval
     if approval is not None and approval.needed and len(approval.given) < approval.needed:
         missing = approval.needed - len(approval.given)
         found.append(f"{plural(missing, 'approval')} of {approval.needed} missing")
+    if approval is not None and approval.break_needed and not any(given.breaks for given in approval.given):
+        found.append("the policy protects pods of the plan, so one of the approvals must be a Break")
     if run.status.eviction is not None:
         found += [f"blocked by {name}" for name in run.status.eviction.blocked_by[:3]]
     found += [
@@ -90,7 +97,9 @@ def time_limit(run: MaintenanceRun, policy: EvictionPolicy | None, speed: float 
             return Limit(spec.start_at, "then the run starts by itself")
         expires = status.approval.expires_at if status.approval else None
         if expires is not None and expires < spec.deadline:
-            return Limit(expires, "without approval the run is then cancelled")
+            again = policy is not None and policy.spec.approval.on_expiry is OnExpiry.ASK_AGAIN
+            then = "it is asked again" if again else "the run is then cancelled"
+            return Limit(expires, f"without approval {then}")
         return Limit(spec.deadline, "then the run expires")
     if status.phase is Phase.NOTICE:
         since = [r.effect_since for r in status.rules if r.effect is Effect.NO_SCHEDULE and r.effect_since]
@@ -101,7 +110,9 @@ def time_limit(run: MaintenanceRun, policy: EvictionPolicy | None, speed: float 
         timeout = status.eviction.started_at + spec.drain.timeout / speed
         rolls_back = policy is None or RollbackFailure.DRAIN_TIMEOUT in policy.spec.rollback_on
         if rolls_back and timeout < spec.deadline:
-            return Limit(timeout, "pods that are still there then make the run fail, and the taint comes off")
+            ignoring = policy is not None and policy.spec.tolerating_pods is ToleratingPods.IGNORE
+            those = "pods that are still there then" + (" and do not tolerate the taint" if ignoring else "")
+            return Limit(timeout, f"{those} make the run fail, and the taint comes off")
         return Limit(spec.deadline, "then the taint comes off and the run fails")
     if status.phase is Phase.IN_MAINTENANCE:
         work_end = _work_end(run, speed)

@@ -156,14 +156,30 @@ def counts(found: PlanCounts, policy: PolicySpec | None) -> list[Line]:
         ("pods", found.pods, limits.max_pods, auto.max_pods),
         ("namespaces", found.namespaces, limits.max_namespaces, auto.max_namespaces),
         ("workloads", found.workloads, limits.max_workloads, auto.max_workloads),
-        ("devices", found.devices, limits.max_devices, auto.max_devices),
     ):
         rows.append([name, str(value), _number(limit), _number(below), _verdict(value, limit, below)])
+    for name, value, most, without in (
+        ("devices", found.devices, limits.max_devices, auto.max_devices),
+        ("out of service", found.unavailable, limits.max_unavailable, auto.max_unavailable),
+    ):
+        if name == "out of service" and most is None and without is None:
+            continue  # not asked for, so what other runs keep out was not read
+        limit, limit_text = _devices(limits, most, found.published)
+        below, below_text = _devices(auto, without, found.published)
+        rows.append([name, str(value), limit_text, below_text, _verdict(value, limit, below)])
     return table(("COUNT", "PLAN", "LIMIT", "AUTO-APPROVE", ""), rows, indent=2)
 
 
 def _number(value: int | None) -> str:
     return "-" if value is None else str(value)
+
+
+def _devices(limits: Limits, amount: int | str | None, published: int) -> tuple[int | None, str]:
+    """What a number or percentage comes to, and both as people read it."""
+    if amount is None:
+        return None, "-"
+    number = limits.devices(amount, published)
+    return number, str(amount) if isinstance(amount, int) else f"{number} ({amount} of {published})"
 
 
 def _verdict(value: int, limit: int | None, auto: int | None) -> Cell:

@@ -8,7 +8,7 @@ from taintctl.api.base import format_duration
 from taintctl.api.policy import EvictionPolicy
 from taintctl.api.reasons import Agreement, Phase
 from taintctl.api.run import MaintenanceRun, RuleStatus, RunStatus, WorkMode
-from taintctl.api.target import Target
+from taintctl.api.target import Partitions, Target
 from taintctl.api.text import some
 from taintctl.cli.text import (
     BAD,
@@ -44,9 +44,15 @@ def phase_style(phase: Phase | None) -> str:
 
 def target_text(target: Target) -> str:
     """`gpu.example.com, pool node-1, device gpu-0`."""
-    parts = [target.driver or "?"]
+    parts = [target.driver] if target.driver else []
     parts += [f"pool {target.pool}"] if target.pool else []
     parts += [f"device {target.device}"] if target.device else []
+    labels = target.node_selector or {}
+    parts += [f"nodes {','.join(f'{key}={value}' for key, value in sorted(labels.items()))}"] if labels else []
+    parts += [f"class {target.device_class_name}"] if target.device_class_name else []
+    parts += [f"where {selector.cel.expression}" for selector in target.selectors or ()]
+    parts += [f"UUID {uuid}" for uuid in target.uuids or ()]
+    parts += ["partitions Exact"] if target.partitions is Partitions.EXACT else []
     parts += ["the whole driver"] if target.whole_driver else []
     return ", ".join(parts)
 
@@ -210,7 +216,10 @@ def _approvals(run: MaintenanceRun, now: datetime) -> list[Line]:
     for given in approval.given:
         comment = f": {given.comment}" if given.comment else ""
         at = f" at {moment(given.at)}" if given.at else ""
-        lines.append(line("  ", styled(given.approver, GOOD), f"{at}{comment}"))
+        how = " (Break)" if given.breaks else ""
+        lines.append(line("  ", styled(given.approver, GOOD), f"{how}{at}{comment}"))
+    if approval.break_needed and not any(given.breaks for given in approval.given) and not _ended(run):
+        lines.append(line(styled("  A Break is wanted: the policy protects pods of the plan.", WARN)))
     if len(given_names := approval.given) < approval.needed and approval.expires_at and not _ended(run):
         missing = approval.needed - len(given_names)
         lines.append(line(f"  {missing} more wanted, until {when(approval.expires_at, now)}"))

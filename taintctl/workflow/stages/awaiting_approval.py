@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from taintctl.api.policy import OnExpiry
 from taintctl.api.reasons import ConditionType, Effect, Phase, Reason
-from taintctl.api.text import moment, plural, some
+from taintctl.api.text import moment, some
 from taintctl.workflow.follow import follow
 from taintctl.workflow.look import Look
-from taintctl.workflow.model import Decision
-from taintctl.workflow.planning import Refusal, Standing, plan_stands, summary, with_plan, with_tally
+from taintctl.workflow.model import Decision, Event
+from taintctl.workflow.next_step import on_approval
+from taintctl.workflow.planning import (
+    Refusal,
+    Standing,
+    ask_again,
+    count,
+    plan_stands,
+    summary,
+    with_plan,
+    with_tally,
+)
 from taintctl.workflow.rounds import begin_dry_run
 from taintctl.workflow.rules import main_rules
+from taintctl.workflow.text import EVENT_MAX, short
 
 
 def decide(look: Look) -> Decision:
@@ -45,13 +59,15 @@ def _waiting(look: Look, now: Standing) -> Decision:
     approval = look.status.approval
     assert approval is not None
     expires = approval.expires_at
+    if look.past(expires) and now.policy.spec.approval.on_expiry is OnExpiry.ASK_AGAIN:
+        return _again(look, now)
     if look.past(expires):
         message = "Nobody approved in time; start another run, or give the policy a longer approval.expiresAfter."
         look = look.with_condition(ConditionType.APPROVED, False, Reason.APPROVAL_EXPIRED, message)
         return look.roll_back(Reason.APPROVAL_EXPIRED, Phase.CANCELLED, message)
     given = f", {some([g.approver for g in approval.given])} approved" if approval.given else ""
     until = f" until {moment(min(expires, look.deadline))}" if expires is not None else ""
-    message = f"{plural(now.needed, 'approval')} needed for {summary(now.plan)}{given}; the run waits{until}."
+    message = f"{now.ask} needed for {summary(now.plan)}{given}; the run waits{until}."
     requeue = look.freshness if expires is None else min(look.until(expires), look.freshness)
     unverified = next((i for i in now.tally.ignored if i.reason is Reason.APPROVERS_UNVERIFIED), None)
     if unverified is not None:
@@ -61,4 +77,28 @@ def _waiting(look: Look, now: Standing) -> Decision:
             next_step="kubectl apply -k deploy/",
             requeue=requeue,
         )
-    return look.stay(Reason.WAITING_FOR_APPROVAL, message, next_step=f"taintctl approve {look.name}", requeue=requeue)
+    own = next((i for i in now.tally.ignored if i.reason is Reason.SELF_APPROVAL), None)
+    if own is not None:
+        message = f"{message} Approval {own.approval} does not count: {own.message}"
+    return look.stay(
+        Reason.WAITING_FOR_APPROVAL, message, next_step=on_approval(now.unbroken, look.name), requeue=requeue
+    )
+
+
+def _again(look: Look, now: Standing) -> Decision:
+    look = ask_again(look, now)
+    look = with_tally(look, replace(now, tally=count(look, now.policy)))
+    approval = look.status.approval
+    assert approval is not None
+    assert approval.expires_at is not None
+    message = (
+        f"Nobody approved in time, so it is asked again, until {moment(approval.expires_at)}: {now.ask} needed for "
+        f"{summary(now.plan)}."
+    )
+    said = look.stay(
+        Reason.WAITING_FOR_APPROVAL,
+        message,
+        next_step=on_approval(now.unbroken, look.name),
+        requeue=look.until(approval.expires_at),
+    )
+    return replace(said, events=(Event("Normal", Reason.WAITING_FOR_APPROVAL, short(message, EVENT_MAX)),))

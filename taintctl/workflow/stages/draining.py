@@ -7,7 +7,7 @@ from datetime import timedelta
 
 from taintctl.api.base import MAX_LISTED, MAX_NODES
 from taintctl.api.plan import Plan, PlannedPod, PodRef, Verdict
-from taintctl.api.policy import RollbackFailure
+from taintctl.api.policy import BUILT_IN_POLICY, RollbackFailure, ToleratingPods
 from taintctl.api.reasons import ConditionType, Effect, Phase, PodEffect, Reason
 from taintctl.api.rule import EvictionResult
 from taintctl.api.run import EvictionStatus
@@ -62,7 +62,7 @@ def decide(look: Look) -> Decision:
     assert eviction is not None
     # The timeout is for pods: where all are gone, the rest of the proof is not cut off by it.
     if eviction.empty_since is None and look.past(eviction.started_at, look.obs.run.spec.drain.timeout):
-        if look.rolls_back_on(RollbackFailure.DRAIN_TIMEOUT):
+        if look.rolls_back_on(RollbackFailure.DRAIN_TIMEOUT) and not _ignored(look, plan):
             return look.roll_back(
                 Reason.DRAIN_TIMEOUT, Phase.FAILED, f"The devices were not empty within drain.timeout: {unproven[1]}"
             )
@@ -77,6 +77,15 @@ def decide(look: Look) -> Decision:
     if pods.by_us:
         retry = max(retry, look.scaled(look.obs.settings.eviction_retry))
     return look.stay(*unproven, next_step=on_use(look, unproven[0]), actions=actions, requeue=retry)
+
+
+def _ignored(look: Look, plan: Plan | None) -> bool:
+    """Whether only pods that tolerate the taint still hold the devices, and the policy does not fail the run for them.
+    The devices are not idle while they do: the run waits, at most until its deadline."""
+    policy, idle = look.obs.policy or BUILT_IN_POLICY, look.obs.idleness
+    staying = {pod.uid for pod in plan.pods if pod.keeps_device} if plan is not None else set()
+    holders = {pod.uid for pod in idle.holders}
+    return policy.spec.tolerating_pods is ToleratingPods.IGNORE and bool(holders) and holders <= staying
 
 
 def _patience(look: Look) -> timedelta:

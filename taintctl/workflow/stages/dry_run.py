@@ -8,7 +8,7 @@ from taintctl.api.reasons import ConditionType, Phase, PodEffect, Reason
 from taintctl.api.text import plural
 from taintctl.workflow.look import AT_ONCE, Look
 from taintctl.workflow.model import Decision
-from taintctl.workflow.next_step import on_plan, on_policy, on_violation
+from taintctl.workflow.next_step import on_approval, on_plan, on_policy, on_violation
 from taintctl.workflow.planning import Standing, ask, standing, summary, violated, with_plan, with_tally
 from taintctl.workflow.rounds import new_dry_run, read
 from taintctl.workflow.rules import main_rules, selector
@@ -59,11 +59,12 @@ def _agreed(look: Look, now: Standing) -> Decision:
     plan, policy = now.plan, now.policy
     look = look.with_status(dry_run=look.status.dry_run.model_copy(update={"read_at": look.now}))
     look = look.with_condition(ConditionType.DRY_RUN_FRESH, True, Reason.AGREED, _agreement(plan))
-    if now.violations:
+    if now.evaluation.blocking:
+        # Of all violations, those that a Break could lift too: people see what they would have to deal with.
         return look.block(
             Reason.POLICY_VIOLATED,
             f"EvictionPolicy {policy.name} does not allow it: {violated(now.violations)}",
-            next_step=on_violation(now.violations[0], plan, look.obs.run.spec.policy_name, look.name),
+            next_step=on_violation(now.evaluation.blocking[0], plan, look.obs.run.spec.policy_name, look.name),
         )
     look, reason = ask(look, now)
     look = with_tally(look, standing(look, plan, policy))
@@ -71,8 +72,8 @@ def _agreed(look: Look, now: Standing) -> Decision:
         message = f"{summary(plan)}: EvictionPolicy {policy.name} lets that pass without an approval."
         return look.go(Phase.AWAITING_APPROVAL, reason, message)
     again = "The plan has changed; " if reason is Reason.PLAN_CHANGED else ""
-    message = f"{again}{summary(plan)} would go; {plural(now.needed, 'approval')} needed."
-    return look.go(Phase.AWAITING_APPROVAL, reason, message, next_step=f"taintctl approve {look.name}")
+    message = f"{again}{summary(plan)} would go; {now.ask} needed."
+    return look.go(Phase.AWAITING_APPROVAL, reason, message, next_step=on_approval(now.unbroken, look.name))
 
 
 def _agreement(plan: Plan) -> str:

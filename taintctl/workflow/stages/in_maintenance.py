@@ -9,7 +9,8 @@ from taintctl.api.base import condition
 from taintctl.api.plan import Verdict
 from taintctl.api.reasons import ConditionType, Effect, Phase, Reason
 from taintctl.api.run import AtDeadline, Ending, WorkMode
-from taintctl.api.text import moment
+from taintctl.api.text import moment, some
+from taintctl.policy import other_hardware
 from taintctl.workflow.look import Look
 from taintctl.workflow.model import Decision, Event
 from taintctl.workflow.next_step import on_use
@@ -66,16 +67,16 @@ def _waiting(look: Look, done: bool) -> tuple[Reason, str, str] | None:
             release,
         )
     if spec.cancelled:
-        return None if spec.work_completed else _deleted(name, complete)
+        return _other_hardware(look) if spec.work_completed else _deleted(name, complete)
     if edit is not None:
         if spec.work_completed:
-            return None
+            return _other_hardware(look)
         return edit.reason, f"{edit.message} Nothing more happens by itself until the run is released.", release
     passed = spec.deadline <= look.now
     if passed and spec.at_deadline is AtDeadline.KEEP_TAINTED:
         return Reason.KEPT_TAINTED, "The deadline has passed; the taint stays until somebody releases.", release
     if done:
-        return None
+        return _other_hardware(look)
     if look.deadline <= look.now:
         when = moment(look.deadline)
         return (
@@ -96,6 +97,22 @@ def _waiting(look: Look, done: bool) -> tuple[Reason, str, str] | None:
         Reason.WAITING_FOR_WORK,
         "The devices are in maintenance until somebody says that the work is done.",
         complete,
+    )
+
+
+def _other_hardware(look: Look) -> tuple[Reason, str, str] | None:
+    """The work is done, but a name under our taint stands for another device than the one that was emptied: a driver
+    that renumbers, or a new card. Which it is only somebody there can say."""
+    asked = look.status.approval.asked if look.status.approval is not None else None
+    changed = other_hardware(asked, look.obs.idleness.devices) if asked is not None else ()
+    if not changed:
+        return None
+    now = some([f"{device.id} (now {device.uuid or device.pci_bus_id or 'without UUID'})" for device in changed])
+    return (
+        Reason.HARDWARE_CHANGED,
+        f"The work is done, but other hardware than was planned is under the taint: {now}; it stays until somebody "
+        "who knows why releases.",
+        f"taintctl release {look.name}",
     )
 
 
