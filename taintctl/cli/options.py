@@ -7,9 +7,12 @@ import math
 from collections.abc import Awaitable, Callable
 from datetime import datetime, timedelta
 from functools import wraps
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+
+if TYPE_CHECKING:
+    from taintctl.cli.session import Reading
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -111,11 +114,14 @@ def connection_of(
 
 
 def on_cluster(
-    function: Callable[..., Awaitable[int | None]], usage: Callable[..., None] | None = None
+    function: Callable[..., Awaitable[int | None]],
+    usage: Callable[..., None] | None = None,
+    instead: Callable[..., Reading | None] | None = None,
 ) -> Callable[..., int | None]:
     """Makes a coroutine that takes a Session a click callback with connection options; it gives the exit status.
 
-    `usage` is called with the parameters first, and raises click.UsageError before any cluster is asked.
+    `usage` is called with the parameters first, and raises click.UsageError before any cluster is asked. `instead` is
+    called with them too, and may give what to look at in place of a cluster.
     """
 
     @click.pass_context
@@ -127,8 +133,11 @@ def on_cluster(
 
         if usage is not None:
             usage(**kwargs)
+        reading = instead(**kwargs) if instead is not None else None
 
         async def whole() -> int | None:
+            if reading is not None:
+                return await function(reading, **kwargs)
             async with Session.open(*connection_of(ctx, kubeconfig, context_name)) as session:
                 return await function(session, **kwargs)
 

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
+from typing import Any, Protocol
 
 from taintctl.adapters.kubernetes.client import Client
 from taintctl.adapters.kubernetes.cluster import KubernetesCluster
@@ -15,12 +15,14 @@ from taintctl.adapters.kubernetes.config import Credentials
 from taintctl.adapters.kubernetes.discovery import Discovery, discover
 from taintctl.api.base import parse_time
 from taintctl.api.check import Checked, M, Own, check
+from taintctl.api.objects import DeviceTaintRule, Snapshot
 from taintctl.api.policy import BUILT_IN_POLICY, EvictionPolicy
 from taintctl.api.run import MaintenanceRun
 from taintctl.cli.errors import Failure
 from taintctl.cli.text import span
 from taintctl.controller.defaults import LEASE, NAMESPACE, SPEED_ANNOTATION
 from taintctl.ports.clock import Clock, SystemClock
+from taintctl.ports.cluster import Scope
 from taintctl.ports.errors import ClusterError
 
 NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
@@ -31,8 +33,52 @@ START_CONTROLLER = f"look at kubectl -n {NAMESPACE} get pods, or start `taintctl
 INSTALL = "install it with `kubectl apply -k deploy/`, or try `taintctl sandbox`"
 
 
+class Source(Protocol):
+    """A cluster to look at: the one behind a connection, or what somebody wrote down of one."""
+
+    async def get(self, kind: type[Own], name: str) -> dict[str, Any] | None: ...
+
+    async def list(self, kind: type[Own], *, label_selector: str = "") -> tuple[dict[str, Any], ...]: ...
+
+    async def snapshot(self, scope: Scope) -> Snapshot: ...
+
+    async def own_rules(self) -> tuple[DeviceTaintRule, ...]: ...
+
+
 @dataclass(frozen=True)
-class Session:
+class Reading:
+    """What a command needs that only looks."""
+
+    source: Source
+
+    async def get(self, kind: type[Own], name: str) -> dict[str, Any] | None:
+        """One object of ours; None for a name that no object can have, too (it would ask for another URL)."""
+        return await self.source.get(kind, name) if NAME.fullmatch(name) else None
+
+    async def checked(self, kind: type[M], name: str) -> Checked[M]:
+        """One object of ours with its problems. Raises Failure where there is none."""
+        raw = await self.get(kind, name)
+        if raw is None:
+            raise Failure(f"there is no {kind.KIND} {name}; {_list_command(kind)} lists what there is")
+        return check(kind, raw)
+
+    async def all(self, kind: type[M]) -> list[Checked[M]]:
+        return [check(kind, raw) for raw in await self.source.list(kind)]
+
+    async def policy(self, name: str | None) -> EvictionPolicy:
+        """The policy by name, the built-in one for None. Raises Failure where it is missing or invalid."""
+        if name is None:
+            return BUILT_IN_POLICY
+        checked = await self.checked(EvictionPolicy, name)
+        if checked.obj is None or checked.problems:
+            raise Failure(
+                f"EvictionPolicy {name} is not valid: {checked.problems[0]}; correct it: kubectl edit evp {name}"
+            )
+        return checked.obj
+
+
+@dataclass(frozen=True)
+class Session(Reading):
     """A connection as one user, and the cluster behind it."""
 
     client: Client
@@ -51,38 +97,14 @@ class Session:
             if discovery.missing_kinds:
                 missing = ", ".join(discovery.missing_kinds)
                 raise Failure(f"taintctl is not installed on {client.where} (no {missing}); {INSTALL}")
-            yield cls(client, KubernetesCluster(client, discovery, clock), discovery, clock)
-
-    async def get(self, kind: type[Own], name: str) -> dict[str, Any] | None:
-        """One object of ours; None for a name that no object can have, too (it would ask for another URL)."""
-        return await self.cluster.get(kind, name) if NAME.fullmatch(name) else None
-
-    async def checked(self, kind: type[M], name: str) -> Checked[M]:
-        """One object of ours with its problems. Raises Failure where there is none."""
-        raw = await self.get(kind, name)
-        if raw is None:
-            raise Failure(f"there is no {kind.KIND} {name}; {_list_command(kind)} lists what there is")
-        return check(kind, raw)
-
-    async def all(self, kind: type[M]) -> list[Checked[M]]:
-        return [check(kind, raw) for raw in await self.cluster.list(kind)]
+            cluster = KubernetesCluster(client, discovery, clock)
+            yield cls(cluster, client, cluster, discovery, clock)
 
     async def run(self, name: str) -> MaintenanceRun:
         """Raises Failure where there is no such run, or where its spec can't be read."""
         checked = await self.checked(MaintenanceRun, name)
         if checked.obj is None:
             raise Failure(f"run {name} can't be read: {checked.problems[0]}; delete it and start a corrected one")
-        return checked.obj
-
-    async def policy(self, name: str | None) -> EvictionPolicy:
-        """The policy by name, the built-in one for None. Raises Failure where it is missing or invalid."""
-        if name is None:
-            return BUILT_IN_POLICY
-        checked = await self.checked(EvictionPolicy, name)
-        if checked.obj is None or checked.problems:
-            raise Failure(
-                f"EvictionPolicy {name} is not valid: {checked.problems[0]}; correct it: kubectl edit evp {name}"
-            )
         return checked.obj
 
     async def policy_of(self, run: MaintenanceRun) -> EvictionPolicy | None:

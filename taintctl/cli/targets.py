@@ -9,11 +9,12 @@ from typing import Any
 import click
 
 from taintctl.api.check import Checked, FieldProblem, check
+from taintctl.api.policy import EvictionPolicy
 from taintctl.api.run import MaintenanceRun, RunTemplate
 from taintctl.api.window import MaintenanceWindow
 from taintctl.cli.errors import BadFile, Failure
 from taintctl.cli.output import manifests
-from taintctl.cli.session import Session
+from taintctl.cli.session import Reading
 from taintctl.cli.text import clean
 from taintctl.impact import target_problems
 from taintctl.policy import schedule_problem
@@ -67,7 +68,7 @@ def from_flags(target: dict[str, Any], others: str = "--window") -> Template:
     return Template(_checked_spec({"target": target}), {"target": target})
 
 
-async def from_window(session: Session, name: str) -> Template:
+async def from_window(session: Reading, name: str) -> Template:
     checked = await session.checked(MaintenanceWindow, name)
     window = _valid(checked)
     if isinstance(window, str):
@@ -92,6 +93,17 @@ def from_file(path: str) -> Template:
         raise BadFile(f"{path}: {problems[0]}")
     spec = run.obj.spec
     return Template(spec, _template_fields(raw["spec"]), lasts=spec.deadline - spec.start_at if spec.start_at else None)
+
+
+def policy_from_file(path: str) -> EvictionPolicy:
+    """The one EvictionPolicy in a file, applied or not."""
+    found = [raw for raw in manifests(path) if raw.get("kind") == EvictionPolicy.KIND]
+    if len(found) != 1:
+        raise BadFile(f"{path} holds {len(found)} EvictionPolicies; give a file with one")
+    checked = check(EvictionPolicy, found[0])
+    if checked.obj is None or checked.problems:
+        raise BadFile(f"{path}: {checked.problems[0]}")
+    return checked.obj
 
 
 def _valid(checked: Checked[MaintenanceWindow]) -> MaintenanceWindow | str:

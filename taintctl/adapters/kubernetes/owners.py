@@ -87,13 +87,15 @@ Wanted = tuple[str, Owner]
 """A namespace, and an owner that something in it refers to."""
 
 
-class OwnerReader:
-    """Reads owners, and remembers them for all looks of a process."""
+class OwnerFollower:
+    """Follows owners, wherever they are read from, and remembers them for all looks of a process."""
 
-    def __init__(self, client: Client, clock: Clock) -> None:
-        self._client = client
+    def __init__(self, clock: Clock) -> None:
         self._owners: Memo[tuple[str, Owner], KnownOwner] = Memo(MAX_REMEMBERED, REMEMBERED / clock.speed)
-        self._kinds: Memo[str, Mapping[str, _Resource]] = Memo(MAX_REMEMBERED, REMEMBERED / clock.speed)
+
+    async def read(self, namespace: str, owner: Owner) -> KnownOwner:
+        """One owner as it is now; what can't be read is a value."""
+        raise NotImplementedError
 
     async def of(self, holders: Iterable[Pod], pods_in: PodsIn) -> Ownerships:
         """The owners of `holders`, and the pods that are in a gang with one of them. Raises ClusterError only where
@@ -129,7 +131,7 @@ class OwnerReader:
         for pod in pods:
             namespace, controller, group = pod.metadata.namespace, controller_of(pod.metadata), pod_group_of(pod)
             if controller is not None:
-                wanted.add((namespace, _plain(controller)))
+                wanted.add((namespace, plain_reference(controller)))
             if group:
                 wanted.add((namespace, Owner(api_version=SCHEDULING, kind=POD_GROUP, name=group)))
         for _ in range(MAX_DEPTH):
@@ -138,7 +140,7 @@ class OwnerReader:
                 return
             await self._ask(fresh, found)
             wanted = {
-                (namespace, _plain(found[namespace, owner].controller))
+                (namespace, plain_reference(found[namespace, owner].controller))
                 for namespace, owner in fresh
                 if found[namespace, owner].controller is not None
             }
@@ -163,7 +165,7 @@ class OwnerReader:
 
     async def _owner(self, namespace: str, owner: Owner) -> KnownOwner:
         named = owner.api_version == SCHEDULING  # a PodGroup, by its name alone
-        known = await (self._pod_group(namespace, owner.name) if named else self._read(namespace, owner))
+        known = await (self._pod_group(namespace, owner.name) if named else self.read(namespace, owner))
         if known.unread in _LASTING:
             self._owners.put((namespace, owner), known)
         return known
@@ -172,12 +174,21 @@ class OwnerReader:
         asked = Owner(api_version=f"{SCHEDULING}/{POD_GROUP_VERSIONS[0]}", kind=POD_GROUP, name=name)
         for version in POD_GROUP_VERSIONS:
             asked = Owner(api_version=f"{SCHEDULING}/{version}", kind=POD_GROUP, name=name)
-            known = await self._read(namespace, asked)
+            known = await self.read(namespace, asked)
             if known.unread is not Unread.UNKNOWN_KIND:
                 return known
         return KnownOwner(owner=asked, namespace=namespace, unread=Unread.UNKNOWN_KIND)
 
-    async def _read(self, namespace: str, owner: Owner) -> KnownOwner:
+
+class OwnerReader(OwnerFollower):
+    """Reads owners from the API server: metadata only, but for kinds whose spec says whether their pods are a gang."""
+
+    def __init__(self, client: Client, clock: Clock) -> None:
+        super().__init__(clock)
+        self._client = client
+        self._kinds: Memo[str, Mapping[str, _Resource]] = Memo(MAX_REMEMBERED, REMEMBERED / clock.speed)
+
+    async def read(self, namespace: str, owner: Owner) -> KnownOwner:
         def unread(why: Unread) -> KnownOwner:
             return KnownOwner(owner=owner, namespace=namespace, unread=why)
 
@@ -189,7 +200,7 @@ class OwnerReader:
                 return unread(Unread.UNKNOWN_KIND)
             where = ("namespaces", namespace) if resource.namespaced else ()
             url = path(*_root(owner.api_version), *where, resource.name, owner.name)
-            if is_pod_group(owner) or (owner.group, owner.kind) == (BATCH, "Job"):
+            if has_gang_spec(owner):
                 whole = await self._client.get(url, _Whole)
                 metadata, spec = (whole.metadata, whole.spec) if whole is not None else (None, OwnerSpec())
             else:
@@ -205,7 +216,7 @@ class OwnerReader:
             return unread(Unread.NOT_FOUND)
         controller = None if is_pod_group(owner) else controller_of(metadata)
         return KnownOwner(
-            owner=owner, namespace=namespace, controller=_plain(controller) if controller else None, spec=spec
+            owner=owner, namespace=namespace, controller=plain_reference(controller) if controller else None, spec=spec
         )
 
     async def _served(self, api_version: str) -> Mapping[str, _Resource]:
@@ -219,12 +230,17 @@ class OwnerReader:
         return known
 
 
+def has_gang_spec(owner: Owner) -> bool:
+    """Whether a few fields of its spec say if its pods are a gang."""
+    return is_pod_group(owner) or (owner.group, owner.kind) == (BATCH, "Job")
+
+
 def _root(api_version: str) -> tuple[str, ...]:
     group, _, version = api_version.rpartition("/")
     return ("apis", group, version) if group else ("api", version)
 
 
-def _plain(owner: Owner | None) -> Owner:
+def plain_reference(owner: Owner | None) -> Owner:
     """The reference as a key: who refers to it as its controller or not makes no difference."""
     assert owner is not None
     return Owner(api_version=owner.api_version, kind=owner.kind, name=owner.name, uid=owner.uid)

@@ -5,26 +5,30 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import click
 
+from taintctl.adapters.kubernetes.dump import Dump
 from taintctl.api.base import API_VERSION, format_time
 from taintctl.api.objects import DeviceSelector
 from taintctl.api.plan import LostWith, Plan, PlanCounts, PlanLost, PlannedDevice, Problem
 from taintctl.api.policy import EvictionPolicy
 from taintctl.api.reasons import Effect, PodEffect
 from taintctl.api.text import plural
-from taintctl.cli.errors import DONE, FAILED, Failure
+from taintctl.cli.errors import DONE, FAILED, BadFile, Failure
 from taintctl.cli.options import on_cluster, output_option, target_options
 from taintctl.cli.output import emit
-from taintctl.cli.session import Session
-from taintctl.cli.targets import Template, from_file, from_flags, from_window, target_of
+from taintctl.cli.session import Reading
+from taintctl.cli.targets import Template, from_file, from_flags, from_window, policy_from_file, target_of
 from taintctl.cli.text import BAD, GOOD, Line, heading, line, say, styled, table
 from taintctl.cli.views import plan as plan_view
 from taintctl.cli.views.run import target_text
 from taintctl.impact import build_plan
 from taintctl.policy import Evaluation, digest, evaluate, people_needed
+from taintctl.ports.clock import SystemClock
+from taintctl.ports.errors import Invalid
 from taintctl.reconcile.gather import scope_of
 
 DEFAULT_TIME = timedelta(hours=1)
@@ -77,18 +81,32 @@ def _usage(**given: Any) -> None:
         from_flags(target, "--window, or -f")
 
 
+def _dump(from_dump: str | None, **_: Any) -> Reading | None:
+    return Reading(Dump(Path(from_dump), SystemClock())) if from_dump is not None else None
+
+
+def _is_file(policy: str) -> bool:
+    return "/" in policy or policy == "-" or policy.endswith((".yaml", ".yml", ".json"))
+
+
 @click.command()
 @target_options
 @click.option("--window", help="The target, policy and times of this MaintenanceWindow.")
 @click.option("-f", "--filename", help="A file with one MaintenanceRun or MaintenanceWindow; - is stdin.")
-@click.option("--policy", help="Judge it by this EvictionPolicy instead.")
+@click.option("--policy", help="Judge it by this EvictionPolicy instead: a name, or a file (with a / or .yaml in it).")
+@click.option(
+    "--from-dump",
+    type=click.Path(exists=True, file_okay=False),
+    help="Plan from a folder of `kubectl get … -o json` files instead of a cluster.",
+)
 @output_option
-@partial(on_cluster, usage=_usage)
+@partial(on_cluster, usage=_usage, instead=_dump)
 async def plan(
-    session: Session,
+    session: Reading,
     window: str | None,
     filename: str | None,
     policy: str | None,
+    from_dump: str | None,
     output: str,
     **given: Any,
 ) -> int:
@@ -100,6 +118,12 @@ async def plan(
     \b
       taintctl plan --driver gpu.nvidia.com --pool node-7
       taintctl plan --window nightly --policy careful
+      taintctl plan --uuid GPU-5bff3524-f6f6 --policy policies/strict.yaml
+      taintctl plan --from-dump DIR --node-selector kubernetes.io/hostname=node-7
+
+    --from-dump needs DIR/RESOURCE.json for each RESOURCE of resourceslices, resourceclaims, deviceclasses, pods, nodes,
+    namespaces and poddisruptionbudgets, as `kubectl get RESOURCE --all-namespaces -o json` writes it. Files of other
+    resources there may be, such as replicasets, jobs or evictionpolicies, are used for owners, policies and windows.
     """
     if window:
         template = await from_window(session, window)
@@ -107,7 +131,12 @@ async def plan(
         template = from_file(filename)
     else:
         template = from_flags(target_of(given))
-    judged = await judge(session, template, policy)
+    try:
+        judged = await judge(session, template, policy)
+    except Invalid as error:
+        if from_dump is None:
+            raise
+        raise BadFile(error.message) from None
     if output in ("json", "yaml"):
         emit(document(judged), output)
     else:
@@ -115,14 +144,17 @@ async def plan(
     return DONE if judged.evaluation.allowed else FAILED
 
 
-async def judge(session: Session, template: Template, policy_name: str | None) -> Judged:
+async def judge(session: Reading, template: Template, policy_name: str | None) -> Judged:
     """Reads the cluster live and plans as the controller does. Raises Failure where there can be no plan."""
-    policy = await session.policy(policy_name or template.spec.policy_name)
+    if policy_name is not None and _is_file(policy_name):
+        policy = policy_from_file(policy_name)
+    else:
+        policy = await session.policy(policy_name or template.spec.policy_name)
     target = template.spec.target
-    snapshot = await session.cluster.snapshot(scope_of(target))
+    snapshot = await session.source.snapshot(scope_of(target))
     taint = template.spec.taint
     value = taint.value if taint.value is not None else NO_RUN_YET
-    rules = await session.cluster.own_rules() if policy.minds_other_runs else ()
+    rules = await session.source.own_rules() if policy.minds_other_runs else ()
     out = [r.spec.device_selector or DeviceSelector() for r in rules if r.spec.taint.effect != Effect.NONE]
     found = build_plan(snapshot, target, key=taint.key, value=value, others=out)
     if isinstance(found, Problem):
