@@ -194,6 +194,14 @@ class GivenApproval(Model):
     """It is a Break: protected pods may be evicted."""
 
 
+class IgnoredApproval(Model):
+    """An approval or a denial that does not count, and why."""
+
+    approval: str
+    reason: str
+    message: str = ""
+
+
 class ApprovalStatus(Model):
     asked: CompactPlan | None = None
     """The plan that people are asked about, or that was approved."""
@@ -203,6 +211,8 @@ class ApprovalStatus(Model):
     break_needed: bool = False
     """One of them must be a Break, for the plan would evict protected pods."""
     given: tuple[GivenApproval, ...] = ()
+    ignored: tuple[IgnoredApproval, ...] = ()
+    """The first of those that do not count."""
     expires_at: Time | None = None
     approved_at: Time | None = None
 

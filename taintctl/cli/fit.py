@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from rich.cells import cell_len
@@ -15,9 +16,13 @@ MIN_COLUMN = 8
 class Row(Text):
     """A line of a table: printed as it is where it fits, else each cell is wrapped within its column."""
 
-    def __init__(self, cells: Sequence[Text], widths: Sequence[int], indent: int, gap: int = GAP) -> None:
+    def __init__(
+        self, cells: Sequence[Text], widths: Sequence[int], indent: int, gap: int = GAP, least: Sequence[int] = ()
+    ) -> None:
+        """`least`: how narrow each column of the table may become without a word of it being cut."""
         super().__init__(" " * indent)
         self.row_cells, self.widths, self.row_indent, self.gap = tuple(cells), tuple(widths), indent, gap
+        self.least = tuple(least) or (MIN_COLUMN,) * len(self.widths)
         for column, value in enumerate(cells):
             self.append_text(value)
             if column < len(cells) - 1:
@@ -25,7 +30,12 @@ class Row(Text):
         self.rstrip()
 
     def moved(self, by: int) -> Row:
-        return Row(self.row_cells, self.widths, self.row_indent + by, self.gap)
+        return Row(self.row_cells, self.widths, self.row_indent + by, self.gap, self.least)
+
+    @property
+    def whole(self) -> int:
+        """How wide the table is: all of its rows are narrowed, or none."""
+        return self.row_indent + sum(self.widths) + self.gap * (len(self.widths) - 1)
 
 
 class Command(Text):
@@ -44,10 +54,10 @@ def moved(line: Text, by: int) -> Text:
 def fit(line: Text, width: int) -> list[Text]:
     """The line as lines of at most `width` columns, where its words allow that; with what it means in every one:
     a continuation begins where the cell, or the line's own text, begins."""
+    if isinstance(line, Row) and line.whole > width:
+        return _fit_row(line, width)
     if cell_len(line.plain) <= width or isinstance(line, Command):
         return [line]
-    if isinstance(line, Row):
-        return _fit_row(line, width)
     indent = len(line.plain) - len(line.plain.lstrip(" "))
     body = line[indent:]
     return [_indented(part, indent) for part in wrap(body, max(width - indent, MIN_COLUMN))]
@@ -68,15 +78,22 @@ def _fit_row(row: Row, width: int) -> list[Text]:
 
 
 def column_widths(row: Row, width: int) -> list[int]:
-    """The same for every row of a table: the widest column gives way first. A name column of a pair keeps its width."""
+    """The same for every row of a table: the widest column gives way first, as long as no word of it is cut; where
+    that is not enough, words are."""
     widths = list(row.widths)
     room = width - row.row_indent - row.gap * (len(widths) - 1)
-    while sum(widths) > room:
-        widest = max(range(len(widths)), key=lambda column: widths[column])
-        if widths[widest] <= MIN_COLUMN:
-            break
-        widths[widest] -= 1
+    for least in (row.least, (MIN_COLUMN,) * len(widths)):
+        while sum(widths) > room:
+            free = [column for column, now in enumerate(widths) if now > least[column]]
+            if not free:
+                break
+            widths[max(free, key=lambda column: widths[column])] -= 1
     return widths
+
+
+def longest_word(text: str) -> int:
+    """The widest piece that `wrap` does not break."""
+    return max((cell_len(piece) for piece in re.split(r"(?<=[-/.,])| ", text)), default=0)
 
 
 def wrap(text: Text, width: int) -> list[Text]:
@@ -98,10 +115,13 @@ def _cut(plain: str, start: int, width: int) -> int:
     while end < len(plain) and cell_len(plain[start : end + 1]) <= width:
         end += 1
     for at in range(end, start, -1):
-        if plain[at : at + 1] == " " and not _is_mark(plain[start:at]):
+        if plain[at : at + 1] == " " and not _is_mark(plain[start:at]) and plain[at - 1 : at + 2] != "[ ]":
             return at
     for at in range(end, start + 1, -1):
         if plain[at - 1] in "-/.,":
+            return at
+    for at in range(end, start + 1, -1):
+        if plain[at : at + 1].isupper() and plain[at - 1].islower():
             return at
     return end
 

@@ -15,14 +15,24 @@ from taintctl.api.run import HistoryEntry, MaintenanceRun
 from taintctl.cli.errors import DONE, FAILED, Failure
 from taintctl.cli.session import Session
 from taintctl.cli.text import Line, console, fitted, line, say, styled
-from taintctl.cli.views.run import phase_style, run_view
+from taintctl.cli.views.run import live_view, phase_style
 from taintctl.ports.errors import Unavailable
 
 POLL = 0.5
+BLOCKED = str(Phase.BLOCKED)
 NOTE_EVERY = 10
 """Looks between two questions whether a controller is at work."""
 MAX_SILENCE = timedelta(minutes=5)
 """How long an API server may not answer before following ends; each try has the client's own retries within."""
+
+
+class Gone(Exception):
+    """A run that was being deleted is gone, here as it was last seen: it has ended, and none of its rules is left."""
+
+    def __init__(self, last: MaintenanceRun) -> None:
+        super().__init__(last.name)
+        self.last = last
+
 
 Reached = Callable[[MaintenanceRun], bool]
 
@@ -55,9 +65,16 @@ async def _live(session: Session, name: str, reached: Reached) -> MaintenanceRun
     out = console()
     with Live(console=out, auto_refresh=False, vertical_overflow="crop") as live:
         async for run, problem, note in _states(session, name):
-            page = run_view(run, await session.policy_of(run), session.clock.now())
-            page = [*(line(styled(text, "yellow")) for text in (problem or note,) if text), *page]
-            live.update(Group(*fitted(page, out)), refresh=True)
+            top = fitted([line(styled(text, "yellow")) for text in (problem or note,) if text], out)
+            page = live_view(
+                run,
+                await session.policy_of(run),
+                session.clock.now(),
+                height=out.height - len(top) - 1,
+                fitted=lambda lines: fitted(lines, out),
+                note=note,
+            )
+            live.update(Group(*top, *page), refresh=True)
             if not problem and reached(run):
                 return run
     raise AssertionError("states never end")
@@ -92,6 +109,9 @@ async def _states(session: Session, name: str) -> AsyncIterator[tuple[Maintenanc
         except Failure:
             if last is None:
                 raise
+            if last.metadata.deletion_timestamp is not None:
+                # Its finalizer went last: no rule of it is left.
+                raise Gone(last) from None
             raise Failure(f"run {name} was deleted meanwhile; its last phase was {last.status.phase}") from None
         await session.clock.sleep(POLL)
 
@@ -101,6 +121,7 @@ class News:
     """What changed since the last look, as lines to append."""
 
     _seen: set[HistoryEntry] = field(default_factory=set)
+    _rounds: set[tuple[str, str, str]] = field(default_factory=set)
     _said: tuple[object, ...] = ()
     _problem: str = ""
     _note: str = ""
@@ -116,13 +137,17 @@ class News:
         for entry in status.history:
             if entry not in self._seen:
                 self._seen.add(entry)
+                if (move := (entry.from_, entry.to, entry.reason)) in self._rounds and BLOCKED in move:
+                    continue  # looked at again and again, with the same answer each time
+                self._rounds.add(move)
                 style = phase_style(Phase(entry.to)) if entry.to in list(Phase) else ""
                 before = f"{entry.from_} -> " if entry.from_ else ""
                 lines.append(
                     line(f"{entry.at:%H:%M:%S}  {before}", styled(entry.to, style or "bold"), f" ({entry.reason})")
                 )
         said = (status.phase, status.reason, status.message)
-        if said != self._said and status.message:
+        again = status.phase is Phase.DRY_RUN and self._said[:1] == (Phase.BLOCKED,)
+        if said != self._said and status.message and not again:
             self._said = said
             lines.append(line(f"{now:%H:%M:%S}  ", status.message))
         if note and not self._note:

@@ -129,6 +129,8 @@ def on_cluster(
     def command(
         ctx: click.Context, /, *, kubeconfig: str | None, context_name: str | None, **kwargs: Any
     ) -> int | None:
+        from taintctl.adapters.kubernetes.config import ConfigError
+        from taintctl.cli.errors import BadFile
         from taintctl.cli.session import Session
 
         if usage is not None:
@@ -138,8 +140,14 @@ def on_cluster(
         async def whole() -> int | None:
             if reading is not None:
                 return await function(reading, **kwargs)
-            async with Session.open(*connection_of(ctx, kubeconfig, context_name)) as session:
-                return await function(session, **kwargs)
+            asked = connection_of(ctx, kubeconfig, context_name)
+            try:
+                async with Session.open(*asked) as session:
+                    return await function(session, **kwargs)
+            except ConfigError as error:
+                if any(asked):
+                    raise BadFile(error.message) from None  # an option that can't be meant
+                raise
 
         return asyncio.run(whole())
 

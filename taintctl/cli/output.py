@@ -35,6 +35,8 @@ def manifests(path: str) -> list[dict[str, Any]]:
         found = [document for document in yaml.safe_load_all(text) if document is not None]
     except OSError as error:
         raise BadFile(f"{name} can't be read: {error.strerror}") from None
+    except RecursionError:
+        raise BadFile(f"{name} is nested too deeply for an object of Kubernetes") from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         mark = getattr(error, "problem_mark", None)
         where = f" (line {mark.line + 1})" if mark else ""

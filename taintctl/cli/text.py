@@ -11,11 +11,13 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
-from taintctl.cli.fit import Command, Row, fit
+from taintctl.cli.fit import Command, Row, fit, longest_word
 
 Line = Text
 Cell = str | Text
 MAX_CELL = 512
+WORD = 24
+"""A longer word may be cut for the sake of other columns."""
 GOOD, BAD, WARN, DIM, HEAD, STRONG = "green", "bold red", "yellow", "dim", "bold", "bold"
 
 
@@ -58,12 +60,19 @@ def heading(title: str) -> Line:
     return Text(title, style=HEAD)
 
 
-def table(header: Sequence[str], rows: Iterable[Sequence[Cell]], *, indent: int = 0) -> list[Line]:
-    """Columns as kubectl prints them: as wide as their widest cell, three blanks between, the last one open."""
+def table(
+    header: Sequence[str], rows: Iterable[Sequence[Cell]], *, indent: int = 0, whole: Sequence[str] = ()
+) -> list[Line]:
+    """Columns as kubectl prints them: as wide as their widest cell, three blanks between, the last one open. On a
+    narrow terminal cells are wrapped, but for the columns `whole`: names to copy."""
     cells = [[Text(title, style=HEAD) for title in header]]
     cells += [[value if isinstance(value, Text) else Text(clean(value)) for value in row] for row in rows]
     widths = [max(cell_len(row[column].plain) for row in cells) for column in range(len(header))]
-    return [Row(row, widths, indent) for row in cells]
+    least = [
+        widths[column] if title in whole else min(WORD, max(longest_word(row[column].plain) for row in cells))
+        for column, title in enumerate(header)
+    ]
+    return [Row(row, widths, indent, least=least) for row in cells]
 
 
 def fields(pairs: Iterable[tuple[str, Cell]], *, indent: int = 0) -> list[Line]:

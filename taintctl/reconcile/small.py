@@ -69,6 +69,9 @@ def approval_status(
     asked = run.status.approval if run is not None else None
     if any(given.approval == approval.name for given in (asked.given if asked else ())):
         return _status(raw, "True", Reason.COUNTED, f"Counted by run {approval.spec.run_name}.", now)
+    ignored = next((one for one in (asked.ignored if asked else ()) if one.approval == approval.name), None)
+    if ignored is not None:
+        return _status(raw, "False", ignored.reason, ignored.message, now)
     fits = asked is not None and asked.asked is not None and asked.asked.digest == approval.spec.digest
     if fits and run is not None and approval.spec.decision is ApprovalDecision.DENY and _denied(run):
         return _status(raw, "True", Reason.COUNTED, f"Run {approval.spec.run_name} ended by it.", now)

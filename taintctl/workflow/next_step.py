@@ -24,6 +24,9 @@ def on_violation(violation: Violation, plan: Plan, policy: str | None, run: str)
     broken = next((b for b in plan.budgets if b.needed > b.allowed), None)
     if violation.check == "budgets" and broken is not None:
         return f"kubectl get poddisruptionbudgets --namespace {broken.namespace}"
+    if violation.check == "multipleBudgets":
+        namespace = plan.multiple_budgets[0].partition("/")[0]
+        return f"kubectl get poddisruptionbudgets --namespace {namespace}"
     if violation.check == "maxUnavailable" and plan.elsewhere:
         return "taintctl status"  # whose devices are out
     return on_policy(Reason.POLICY_VIOLATED, policy, run)

@@ -18,7 +18,7 @@ from taintctl.api.plan import (
 )
 from taintctl.api.policy import EvictionPolicy
 from taintctl.api.reasons import ConditionType, Phase, PodEffect, Reason
-from taintctl.api.run import ApprovalStatus
+from taintctl.api.run import ApprovalStatus, IgnoredApproval
 from taintctl.api.text import plural, some
 from taintctl.policy import Evaluation, Tally, compact, covers, digest, evaluate, people_needed, tally
 from taintctl.workflow.look import Look
@@ -212,6 +212,10 @@ def with_tally(look: Look, now: Standing) -> Look:
             "needed": now.needed,
             "break_needed": bool(now.evaluation.protected),
             "given": now.tally.given,
+            "ignored": tuple(
+                IgnoredApproval(approval=i.approval, reason=i.reason, message=short(i.message, 256))
+                for i in now.tally.ignored
+            ),
             "approved_at": (old.approved_at or look.now) if now.approved else None,
         }
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -63,6 +64,8 @@ def test_its_own_rules_go_to_none_and_the_run_is_cancelled(uncontrolled: Lab, ca
         f"{first}: NoExecute -> None",
         f"{second}: NoExecute -> None",
         "Run stuck is asked to end.",
+        "No controller is at work (nobody holds the Lease taintctl-system/taintctl); "
+        "look at kubectl -n taintctl-system get pods, or start `taintctl run`.",
     ]
     assert [effect(uncontrolled, name) for name in (first, second, foreign)] == ["None", "None", "NoExecute"]
     run = uncontrolled.get("maintenanceruns", "stuck")
@@ -193,6 +196,27 @@ def _may_only_list(lab: Lab, user: str) -> None:
     lab.sandbox.write_kubeconfig(lab.folder / user, user)
 
 
+def test_without_a_controller_it_is_seen_that_a_cancel_was_asked_for_and_what_has_to_be_started(
+    uncontrolled: Lab, capsys: Captured
+) -> None:
+    rules = [{"name": "r", "driver": "d", "pool": "p", "effect": "NoExecute", "evictionInProgress": "True"}]
+    status = {"phase": "Draining", "reason": "PodsPending", "rules": rules, "observedGeneration": 1}
+    tainted(uncontrolled, "alone", status=status)
+    assert uncontrolled.run("cancel", "alone", "--now") == 0
+    capsys.readouterr()
+    assert uncontrolled.run("status", "alone") == 0
+    page = capsys.readouterr().out
+    assert "It is asked to end (taintctl cancel)." in page
+    assert "as the controller last saw them" in page
+    assert "Next: taintctl run (or kubectl -n taintctl-system rollout status deployment/taintctl)" in page
+    assert "goes on by itself" not in page
+    assert uncontrolled.run("explain", "alone") == 0
+    said = capsys.readouterr().out
+    assert "it is asked to end (taintctl cancel)" in said
+    assert "Until:" not in said
+    assert re.search(r"Next: +taintctl run \(or kubectl", said)
+
+
 def test_without_a_controller_status_explain_and_start_say_so(uncontrolled: Lab, capsys: Captured) -> None:
     nobody = "No controller is at work (nobody holds the Lease taintctl-system/taintctl); "
     assert uncontrolled.run("start", "--driver", "gpu.example.com", "--pool", "gpu-worker-02", "--name", "early") == 0
@@ -200,7 +224,7 @@ def test_without_a_controller_status_explain_and_start_say_so(uncontrolled: Lab,
     assert uncontrolled.run("status") == 0
     assert capsys.readouterr().out.splitlines()[-1].startswith(nobody)
     assert uncontrolled.run("explain", "early") == 0
-    assert f"Also:   {nobody}" in capsys.readouterr().out
+    assert f"Also:  {nobody}" in capsys.readouterr().out
     assert uncontrolled.run("status", user="nobody@example.com") == 0  # a viewer
     assert nobody in capsys.readouterr().out
     # Who may not read Leases is told nothing, right or wrong.
@@ -226,3 +250,14 @@ def test_without_a_controller_status_explain_and_start_say_so(uncontrolled: Lab,
     uncontrolled.call(lambda: uncontrolled.sandbox.apply([lease]))
     assert uncontrolled.run("status", "early") == 0
     assert "No controller is at work" not in capsys.readouterr().out
+
+
+def test_rules_whose_run_is_gone_are_named_with_what_takes_them_off(uncontrolled: Lab, capsys: Captured) -> None:
+    names = tainted(uncontrolled, "lost")[:2]
+    assert uncontrolled.run("status") == 0
+    assert names[0] not in capsys.readouterr().out
+    uncontrolled.call(lambda: uncontrolled.sandbox.store.delete("maintenanceruns.taintctl.dev", None, "lost"))
+    assert uncontrolled.run("status") == 0
+    said = capsys.readouterr().out
+    assert "of runs that are gone may still taint devices; take them off: kubectl delete devicetaintrule " in said
+    assert all(name in said for name in names)

@@ -133,6 +133,9 @@ def test_no_answer_decides_nothing(controlled: Lab, capsys: Captured, monkeypatc
     assert controlled.run("approve", name, user="ada@example.com") == 1
     assert capsys.readouterr().err == "taintctl: nothing was decided\n"
     monkeypatch.setattr(sys, "stdin", io.StringIO(""))
+    assert controlled.run("approve", name, user="ada@example.com") == 2
+    assert "there is no terminal to ask on; use --yes" in capsys.readouterr().err
+    monkeypatch.setattr(sys, "stdin", Terminal(""))
     assert controlled.run("approve", name, user="ada@example.com") == 130
     assert controlled.get("maintenanceruns", name)["status"]["approval"].get("given", []) == []  # type: ignore[index]
     finish(controlled, name)
@@ -530,3 +533,38 @@ def test_a_run_that_is_deleted_while_it_is_watched(controlled: Lab, capsys: Capt
     assert controlled.run("status", name, "--watch") == 1
     error = capsys.readouterr().err
     assert "run deleted was deleted meanwhile" in error or "ended as Cancelled" in error
+
+
+def test_somebody_whom_the_policy_does_not_name_is_told_so(controlled: Lab, capsys: Captured) -> None:
+    policy = {
+        "apiVersion": "taintctl.dev/v1alpha1",
+        "kind": "EvictionPolicy",
+        "metadata": {"name": "named"},
+        "spec": {"approval": {"required": "Always", "approvers": [{"name": "cid@example.com"}]}, "budgets": "Ignore"},
+    }
+    controlled.call(lambda: controlled.sandbox.apply([policy]))
+    name = started(controlled, capsys, "--pool", "gpu-worker-03", "--policy", "named", "--name", "notyours")
+    for verb in ("approve", "deny"):
+        assert controlled.run(verb, name, "--yes", user="ada@example.com") == 1
+        error = capsys.readouterr().err
+        assert error == (
+            "taintctl: policy named counts what cid@example.com decides, and you are ada@example.com; "
+            "ask them, or stop the run: taintctl cancel\n"
+        )
+    finish(controlled, name)
+
+
+def test_a_run_that_is_deleted_and_then_completed_is_done_when_it_is_gone(controlled: Lab, capsys: Captured) -> None:
+    policy = {
+        "apiVersion": "taintctl.dev/v1alpha1",
+        "kind": "EvictionPolicy",
+        "metadata": {"name": "at-once"},
+        "spec": {"approval": {"required": "Never"}, "budgets": "Ignore"},
+    }
+    controlled.call(lambda: controlled.sandbox.apply([policy]))
+    target = ("--pool", "gpu-worker-03", "--device", "gpu-3", "--policy", "at-once")
+    assert controlled.run("start", "--driver", "gpu.example.com", *target, "--name", "goes", "--wait") == 0
+    controlled.call(lambda: controlled.sandbox.store.delete("maintenanceruns.taintctl.dev", None, "goes"))
+    capsys.readouterr()
+    assert controlled.run("complete", "goes", "--wait") == 0
+    assert "Run goes has ended" in capsys.readouterr().out or controlled.get("maintenanceruns", "goes") is None

@@ -37,6 +37,39 @@ def test_a_mark_stays_with_its_word() -> None:
     assert plain(wrap(Text("[x] DryRun  [>] AwaitingApproval"), 20)) == ["[x] DryRun", "[>] AwaitingApproval"]
 
 
+def test_an_empty_mark_is_not_broken_inside() -> None:
+    assert plain(wrap(Text("[>] Draining  [ ] InMaintenance"), 17)) == ["[>] Draining", "[ ] InMaintenance"]
+
+
+def test_a_word_of_words_is_broken_before_a_capital_rather_than_anywhere() -> None:
+    assert plain(wrap(Text("EvictionAcknowledged"), 14)) == ["Eviction", "Acknowledged"]
+
+
+def test_all_rows_of_a_table_are_narrowed_or_none() -> None:
+    rows = table(("AT", "TO"), [("2026-12-01 21:00:00 UTC", "DryRun"), ("-", "Pending and more words")])
+    assert [text for row in rows for text in plain(fit(row, 40))] == [
+        "AT                   TO",
+        "2026-12-01           DryRun",
+        "21:00:00 UTC",
+        "-                    Pending and more",
+        "                     words",
+    ]
+
+
+def test_headers_and_words_stay_whole_and_names_to_copy_too() -> None:
+    rows = table(
+        ("RUN", "EFFECT", "PUBLISHED", "MESSAGE"),
+        [("nightly-29567890-abc", "NoExecute", "12", "a sentence of several words that is long")],
+        whole=("RUN",),
+    )
+    assert [text for row in rows for text in plain(fit(row, 62))] == [
+        "RUN                    EFFECT      PUBLISHED   MESSAGE",
+        "nightly-29567890-abc   NoExecute   12          a sentence of",
+        "                                               several words",
+        "                                               that is long",
+    ]
+
+
 def test_styles_survive_the_break() -> None:
     first, second = wrap(Text("one ").append_text(styled("two", "red")), 4)
     assert (first.plain, second.plain) == ("one", "two")

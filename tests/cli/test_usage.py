@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from taintctl.cli import main as cli_main
-from taintctl.cli.errors import Failure, sentence
+from taintctl.cli.errors import BadFile, Failure, sentence
 from taintctl.cli.main import COMMANDS, run
+from taintctl.cli.output import manifests
 from taintctl.ports.errors import Conflict, Forbidden, NotFound, Unavailable
 
 WINDOW = """\
@@ -45,6 +46,8 @@ def _nowhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         (["start", "--driver", "d", "--deadline", "2026-12-01"], 2, "has no time zone"),
         (["start", "--driver", "d", "--duration", "0s"], 2, "--duration 0s leaves no time"),
         (["start"], 2, "--selector, --uuid, or --window (see"),
+        (["run", "--lease-namespace", ""], 2, "--lease-namespace is the name of a namespace"),
+        (["run", "--lease-namespace", "a/b"], 2, "--lease-namespace is the name of a namespace"),
         (["start", "--pool", "p"], 2, "spec.target: pool and device need a driver"),
         (["start", "--selector", "device.driver =="], 2, "spec.target.selectors[0].cel.expression: does not compile"),
         (["start", "--node-selector", "zone"], 2, "--node-selector takes key=value, each key once, not 'zone'"),
@@ -59,8 +62,8 @@ def _nowhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         (["run", "--speed", "nan"], 2, "nan is not a number"),
         (["status"], 1, "No cluster is configured"),
         (["plan", "--driver", "d", "--pool", "p"], 1, "No cluster is configured"),
-        (["--kubeconfig", "/does/not/exist", "status"], 1, "/does/not/exist"),
-        (["status", "--kubeconfig", "/does/not/exist"], 1, "/does/not/exist"),
+        (["--kubeconfig", "/does/not/exist", "status"], 2, "/does/not/exist"),
+        (["status", "--kubeconfig", "/does/not/exist"], 2, "/does/not/exist"),
     ],
 )
 def test_one_line_and_the_right_status(
@@ -91,7 +94,7 @@ def test_a_broken_kubeconfig_is_one_line_without_its_secrets(
 ) -> None:
     broken = tmp_path / "config"
     broken.write_text("users:\n- name: x\n  user: {token: geheim\nclusters: [")
-    assert run(["status", "--kubeconfig", str(broken)]) == 1
+    assert run(["status", "--kubeconfig", str(broken)]) == 2
     error = capsys.readouterr().err
     assert str(broken) in error
     assert error.count("\n") == 1
@@ -224,3 +227,30 @@ def test_shell_completion_names_the_commands() -> None:
         timeout=60,
     )
     assert "explain" in done.stdout
+
+
+def test_a_file_that_is_nested_too_deeply_is_one_line(tmp_path: Path) -> None:
+    deep = tmp_path / "deep.yaml"
+    deep.write_text("[" * 5000 + "]" * 5000)
+    with pytest.raises(BadFile, match="is nested too deeply"):
+        manifests(str(deep))
+
+
+def test_an_interrupt_at_the_question_ends_it_at_once() -> None:
+    """As a terminal sends it, inside the event loop that a command runs in."""
+    code = (
+        "import asyncio, os, signal, sys, threading\n"
+        "import click\n"
+        "from taintctl.cli.commands.approval import confirmed\n"
+        "def confirm(*_, **__):\n"
+        "    os.kill(os.getpid(), signal.SIGINT)\n"
+        "    threading.Event().wait(30)\n"
+        "click.confirm = confirm\n"
+        "async def main():\n"
+        "    confirmed('sure?')\n"
+        "try:\n"
+        "    asyncio.run(main())\n"
+        "except KeyboardInterrupt:\n"
+        "    sys.exit(130)\n"
+    )
+    assert subprocess.run([sys.executable, "-c", code], timeout=20, check=False).returncode == 130

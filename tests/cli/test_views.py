@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -16,7 +17,7 @@ from taintctl.cli.follow import News
 from taintctl.cli.views.explain import explain_run, explain_window, next_command, time_limit
 from taintctl.cli.views.ladder import ladder
 from taintctl.cli.views.lists import run_list, window_list
-from taintctl.cli.views.run import run_view
+from taintctl.cli.views.run import live_view, run_view
 from taintctl.cli.views.words import WORDS
 from tests.cli.builders import AWAITING, NOW, at, plain, policy, run, window
 
@@ -393,3 +394,94 @@ def test_explain_says_what_the_policy_lets_follow_a_wait() -> None:
         limit = time_limit(draining, policy(toleratingPods=mode))
         assert limit is not None
         assert limit.then == f"pods that are still there {those} the run fail, and the taint comes off"
+
+
+def test_a_paused_run_does_not_say_that_it_goes_on() -> None:
+    for phase, then in (
+        ("Notice", "nothing happens before somebody resumes it; then the run expires"),
+        ("Blocked", "nothing happens before somebody resumes it; then the run expires"),
+        ("Draining", "then the taint comes off and the run fails"),
+    ):
+        paused = run(phase=phase, reason="Paused", spec={"paused": True}, eviction={"startedAt": at(60)})
+        limit = time_limit(paused, policy())
+        assert limit is not None
+        assert limit.then == then
+        assert limit.at == paused.spec.deadline
+
+
+def test_devices_that_wait_for_a_release_are_given_back_by_no_deadline() -> None:
+    for reason in ("WaitingForRelease", "RuleDeleted", "HardwareChanged"):
+        assert time_limit(run(phase="InMaintenance", reason=reason), policy()) is None
+    assert time_limit(run(phase="InMaintenance", reason="WaitingForWork"), policy()) is not None
+
+
+def test_explain_says_when_a_blocked_run_is_looked_at_again_and_nothing_twice() -> None:
+    message = "EvictionPolicy careful does not allow it: Too many pods."
+    violation = {"check": "maxPods", "limit": "1", "actual": "2", "message": "Too many pods."}
+    plan = {**AWAITING["plan"], "violations": [violation]}
+    blocked = run(phase="Blocked", phaseSince=at(20), reason="PolicyViolated", message=message, plan=plan)
+    said = plain(explain_run(blocked, policy(), NOW))
+    assert said.count("Too many pods.") == 1
+    # Every maxAge, which is a minute where the policy says nothing else.
+    assert "2026-12-01 21:03:40 UTC (in 40s); it is looked at again then" in said
+
+
+def test_what_is_over_is_not_said_of_a_run_that_has_ended() -> None:
+    unknown = {"type": "DevicesIdle", "status": "Unknown", "reason": "ProvingIdle", "message": "the proof waits"}
+    over = run(phase="Cancelled", reason="Denied", conditions=[unknown], approval={"needed": 2, "given": []})
+    assert "Also:" not in plain(explain_run(over, policy(), NOW))
+
+
+def test_who_has_approved_is_not_asked_again() -> None:
+    asked = {**AWAITING, "approval": {"needed": 2, "given": [{"approval": "a", "approver": "ada"}]}}
+    said = plain(explain_run(run(**asked), policy(), NOW, person="ada"))
+    assert re.search(r"Next: +somebody else: taintctl approve nightly-1", said)
+    assert "somebody else" not in plain(explain_run(run(**asked), policy(), NOW, person="bob"))
+
+
+def test_a_window_that_nobody_looked_at_is_not_without_starts() -> None:
+    fresh = window()
+    fresh = fresh.model_copy(update={"status": fresh.status.model_copy(update={"conditions": (), "next_start": None})})
+    assert "no controller has looked at it yet." in plain(explain_window(fresh, (), NOW))
+
+
+def test_a_live_page_has_what_moves_and_the_next_step_whatever_the_height() -> None:
+    pods = [{"namespace": "a", "name": f"p{n}", "uid": f"u{n}", "effect": "Evicted"} for n in range(60)]
+    plan = {**AWAITING["plan"], "pods": pods}
+    eviction = {"startedAt": at(60), "pending": 3, "terminating": [{"namespace": "a", "name": "p1", "uid": "u1"}]}
+    draining = run(**{**AWAITING, "phase": "Draining", "plan": plan, "eviction": eviction})
+    for height in (24, 40):
+        page = live_view(draining, policy(), NOW, height=height, fitted=lambda lines: lines)
+        assert len(page) <= height
+        text = plain(page)
+        assert "Still there:  3 to go, 1 terminating" in text
+        assert "Next: taintctl approve nightly-1" in text
+        assert text.endswith("taintctl status nightly-1 shows all of it.\n") or "shows all of it." in text
+    everything = plain(live_view(draining, policy(), NOW, height=500, fitted=lambda lines: lines))
+    assert "shows all of it." not in everything
+    assert "Target:" in everything
+
+
+def test_a_policy_that_asks_about_everything_is_not_without_limits() -> None:
+    page = plain(run_view(run(**AWAITING), policy(), NOW))
+    assert "  pods          2      -       -              asks for approval" in page or "asks for approval" in page
+    never = plain(run_view(run(**AWAITING), policy(approval={"required": "Never"}), NOW))
+    assert "asks for approval" not in never
+    assert "no limit" in never
+
+
+def test_a_run_that_is_blocked_again_and_again_is_told_once() -> None:
+    def looked_at(seconds: float, phase: str, message: str) -> MaintenanceRun:
+        moves = [("", "Pending", "Created", 90), ("Pending", "DryRun", "WaitingForDryRun", 89)]
+        moves += [("DryRun", "Blocked", "PolicyViolated", 88), ("Blocked", "DryRun", "WaitingForDryRun", seconds)]
+        moves += [("DryRun", "Blocked", "PolicyViolated", seconds)] if phase == "Blocked" else []
+        history = [{"at": at(ago), "from": start, "to": to, "reason": why} for start, to, why, ago in moves]
+        return run(phase=phase, reason="PolicyViolated", message=message, history=history)
+
+    news = News()
+    first = plain(news.of(looked_at(80, "Blocked", "Too many pods."), "", NOW))
+    assert first.count("Blocked") > 1
+    for ago in (70, 60, 50):
+        assert news.of(looked_at(ago, "DryRun", "Waiting."), "", NOW) == []
+        assert news.of(looked_at(ago, "Blocked", "Too many pods."), "", NOW) == []
+    assert "Fewer pods" in plain(news.of(looked_at(40, "Blocked", "Fewer pods."), "", NOW))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import os
 import re
 import signal
@@ -44,6 +45,11 @@ POLICY = {
     "approval": {"approvers": [{"kind": "Kubernetes", "name": APPROVER}]},
 }
 """A dry run stays fresh while a killed controller starts again, so that no rule has a reason to be made twice."""
+
+
+def _with_us() -> None:
+    """The controller dies with the tests' own process, should that be killed."""
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
 
 
 @dataclass(frozen=True)
@@ -150,6 +156,7 @@ class Town:
                 stdout=file,
                 stderr=file,
                 env={**os.environ, "KUBECONFIG": os.devnull, "HOME": str(self.folder)},
+                preexec_fn=_with_us if sys.platform == "linux" else None,
             )
         made = Process(process, log)
         self.started.append(made)

@@ -291,3 +291,20 @@ async def test_after_the_taint_was_taken_off_by_hand_a_run_can_be_let_go_though_
         await world.until_phase(Phase.CANCELLED)
         world.assert_no_rule_left()
         assert "team-a/back" in world.pods_on(NODE)
+
+
+async def test_the_word_of_somebody_whom_the_policy_does_not_name_is_said_not_to_count() -> None:
+    async with World() as world:
+        approvers = [{"kind": "Kubernetes", "name": "ann@example.com"}]
+        world.policy(approval={"required": "Always", "approvers": approvers}, budgets="Ignore", limits={})
+        bob = await world.user("bob@example.com", "taintctl-approver")
+        await world.control()
+        await world.start(policyName="policy")
+        await world.until_phase(Phase.AWAITING_APPROVAL)
+        await world.decide(bob, "bob@example.com", "Deny")
+        await world.wait(5)
+        assert world.phase() is Phase.AWAITING_APPROVAL
+        assert "does not count" in world.run().status.message
+        [said] = world.store.list(APPROVALS)
+        accepted = next(c for c in said["status"]["conditions"] if c["type"] == "Accepted")
+        assert (accepted["status"], accepted["reason"]) == ("False", "NotAnApprover")

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import signal
+import sys
+import threading
 from datetime import datetime
 from typing import Any
 
@@ -13,7 +16,7 @@ from taintctl.api.base import API_VERSION
 from taintctl.api.policy import EvictionPolicy
 from taintctl.api.reasons import Phase
 from taintctl.api.run import MaintenanceRun
-from taintctl.api.text import plural
+from taintctl.api.text import plural, some
 from taintctl.cli.errors import Failure
 from taintctl.cli.options import on_cluster
 from taintctl.cli.session import Session
@@ -61,12 +64,13 @@ async def decide(session: Session, name: str, decision: ApprovalDecision, commen
         say(plan_view.lost(plan.lost_with, plan.more_lost_with))
         say(plan_view.budgets(plan.budgets, plan.more_budgets))
     person = await session.whoami()
+    _may(policy, person)
     if decision is not ApprovalDecision.DENY:
         _no_self_approval(run, policy, person)
     if not yes:
         counts = plan.counts if plan else None
         what = f"{plural(counts.pods, 'pod')} on {plural(counts.devices, 'device')}" if counts else "this plan"
-        if not click.confirm(f"{decision} {what} as {clean(person)}?", default=False):
+        if not confirmed(f"{decision} {what} as {clean(person)}?"):
             raise Failure("nothing was decided")
     again = await session.run(name)
     if asked_digest(again) != digest:
@@ -80,18 +84,48 @@ async def decide(session: Session, name: str, decision: ApprovalDecision, commen
         await session.cluster.create(MaintenanceApproval, body)
     except Conflict:
         say(f"{person} said that already: MaintenanceApproval {written}")
+        _say_missing(name, again, decision, person)
         return
     say(f"Written as {person}: MaintenanceApproval {written}")
-    if decision is not ApprovalDecision.DENY and again.status.approval is not None:
-        asked = again.status.approval
-        before = {given.approver for given in asked.given}
-        missing = asked.needed - len(before | {person})
+    _say_missing(name, again, decision, person)
+
+
+def _say_missing(name: str, run: MaintenanceRun, decision: ApprovalDecision, person: str) -> None:
+    asked = run.status.approval
+    if decision is not ApprovalDecision.DENY and asked is not None:
+        missing = asked.needed - len({given.approver for given in asked.given} | {person})
         if missing > 0:
             say(f"{plural(missing, 'more person', 'more people')} must approve.")
         broken = decision is ApprovalDecision.BREAK or any(given.breaks for given in asked.given)
         if asked.break_needed and not broken:
             say(f"The policy protects pods of this plan: somebody has to give a Break: taintctl approve {name} --break")
     say(f"Next: taintctl status {name} --watch")
+
+
+def confirmed(question: str) -> bool:
+    """Asks on the terminal. Ctrl-C ends the command at once: the event loop around it would only take note of it."""
+    here = threading.current_thread() is threading.main_thread()
+    before = signal.signal(signal.SIGINT, signal.default_int_handler) if here else None
+    try:
+        return click.confirm(question, default=False)
+    except click.Abort:
+        if sys.stdin.isatty():
+            raise
+        raise click.UsageError("there is no terminal to ask on; use --yes") from None
+    finally:
+        if before is not None:
+            signal.signal(signal.SIGINT, before)
+
+
+def _may(policy: EvictionPolicy | None, person: str) -> None:
+    """Raises Failure where neither their yes nor their no would count: nobody is to believe that they stopped a run."""
+    approvers = policy.spec.approval.approvers if policy is not None else ()
+    names = [approver.name for approver in approvers]
+    if policy is not None and names and person not in names:
+        raise Failure(
+            f"policy {policy.name} counts what {some(names)} decide{'s' if len(names) == 1 else ''}, and you are "
+            f"{person}; ask them, or stop the run: taintctl cancel"
+        )
 
 
 def _no_self_approval(run: MaintenanceRun, policy: EvictionPolicy | None, person: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from taintctl.api.reasons import Phase
 from taintctl.api.run import MaintenanceRun
 from taintctl.api.window import MaintenanceWindow
 from taintctl.cli.errors import Failure
@@ -23,7 +24,9 @@ async def explain(session: Session, name: str) -> None:
         run = await session.run(name)
         note = "" if ended(run) else await session.controller_note()
         speed = await session.controller_speed()
-        say(explain_run(run, await session.policy_of(run), session.clock.now(), note, speed))
+        asked = run.status.phase is Phase.AWAITING_APPROVAL
+        person = await session.whoami() if asked else ""
+        say(explain_run(run, await session.policy_of(run), session.clock.now(), note, speed, person))
         return
     if await session.get(MaintenanceWindow, name) is not None:
         checked = await session.checked(MaintenanceWindow, name)

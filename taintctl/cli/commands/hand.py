@@ -12,7 +12,7 @@ from taintctl.api.reasons import Effect, Phase, Reason
 from taintctl.api.run import MaintenanceRun
 from taintctl.api.text import plural
 from taintctl.cli.errors import DONE, Failure
-from taintctl.cli.follow import Reached, ended, follow, outcome
+from taintctl.cli.follow import Gone, Reached, ended, follow, outcome
 from taintctl.cli.options import on_cluster
 from taintctl.cli.session import Session
 from taintctl.cli.text import clean, say
@@ -117,6 +117,8 @@ async def cancel(session: Session, run: str, at_once: bool, wait: bool) -> int |
     if found.status.phase is Phase.IN_MAINTENANCE:
         say(f"Its devices are in maintenance and keep the taint until: taintctl release {run}")
         return None
+    if not wait:
+        say(f"Next: taintctl status {run} --watch")
     return await _wait(session, run, wait, ended, ended)
 
 
@@ -139,7 +141,11 @@ def _stands_paused(run: MaintenanceRun) -> bool:
 async def _wait(session: Session, name: str, wait: bool, reached: Reached, good: Reached) -> int | None:
     if not wait:
         return None
-    run = await follow(session, name, reached)
+    try:
+        run = await follow(session, name, reached)
+    except Gone:
+        say(f"Run {name} has ended and is gone; none of its rules is left.")
+        return DONE
     return DONE if good(run) else outcome(run)
 
 
@@ -167,6 +173,9 @@ async def _cancel_now(session: Session, name: str, wait: bool) -> int | None:
             f"{left} of run {name} could not be set to None; repeat the command, or: kubectl edit devicetaintrule"
         )
     if over or not wait:
+        if not over:
+            note = await session.controller_note()
+            say(note or f"Next: taintctl status {name} --watch")
         return None
     return await _wait(session, name, wait, ended, ended)
 

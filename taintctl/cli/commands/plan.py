@@ -15,7 +15,7 @@ from taintctl.api.base import API_VERSION, format_time
 from taintctl.api.objects import DeviceSelector
 from taintctl.api.plan import LostWith, Plan, PlanCounts, PlanLost, PlannedDevice, Problem
 from taintctl.api.policy import EvictionPolicy
-from taintctl.api.reasons import Effect, PodEffect
+from taintctl.api.reasons import Effect, PodEffect, Reason
 from taintctl.api.text import plural
 from taintctl.cli.errors import DONE, FAILED, BadFile, Failure
 from taintctl.cli.options import on_cluster, output_option, target_options
@@ -158,7 +158,8 @@ async def judge(session: Reading, template: Template, policy_name: str | None) -
     out = [r.spec.device_selector or DeviceSelector() for r in rules if r.spec.taint.effect != Effect.NONE]
     found = build_plan(snapshot, target, key=taint.key, value=value, others=out)
     if isinstance(found, Problem):
-        raise Failure(f"{found.reason}: {found.message}")
+        flag = " On the command line that is --whole-driver." if found.reason == Reason.WHOLE_DRIVER else ""
+        raise Failure(f"{found.reason}: {found.message}{flag}")
     evaluation = evaluate(
         found,
         policy,

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from typing import Literal
 
 import click
 
 from taintctl.cli.options import SpeedType, connection_of, connection_options
 from taintctl.controller.defaults import NAMESPACE, PROBES_PORT
+
+NAMESPACE_NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
 
 @click.command()
@@ -56,10 +59,12 @@ def run(
 ) -> int:
     """The controller. One works at a time; a second one waits for the first one's Lease. Logs to stderr.
 
-    It needs Kubernetes 1.35 or later with DeviceTaintRule served, and taintctl's CRDs.
+    It needs Kubernetes 1.35 or later (tested with 1.36 and 1.37) with DeviceTaintRule served, and taintctl's CRDs.
     """
     from taintctl.controller.host import ControllerOptions, run_controller
 
+    if not NAMESPACE_NAME.fullmatch(lease_namespace):
+        raise click.UsageError("--lease-namespace is the name of a namespace, such as taintctl-system")
     kubeconfig, context_name = connection_of(ctx, kubeconfig, context_name)
     return asyncio.run(
         run_controller(

@@ -107,7 +107,7 @@ def _introduction(admin: Path, account: Path, speed: float, controller: bool) ->
         command("  kubectl get pods -A -o wide"),
         command("  taintctl devices"),
         command("  taintctl plan --driver gpu.example.com --pool gpu-worker-01"),
-        command("  taintctl start --driver gpu.example.com --pool gpu-worker-01 --wait"),
+        command("  taintctl start --driver gpu.example.com --pool gpu-worker-02 --wait"),
         line(""),
     ]
     if controller:

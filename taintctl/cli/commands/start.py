@@ -15,7 +15,7 @@ from taintctl.api.reasons import Phase
 from taintctl.api.run import MaintenanceRun
 from taintctl.cli.commands.plan import DEFAULT_TIME
 from taintctl.cli.errors import Failure
-from taintctl.cli.follow import follow, in_maintenance, outcome
+from taintctl.cli.follow import Gone, follow, in_maintenance, outcome
 from taintctl.cli.options import DURATION, TIME, on_cluster, target_options
 from taintctl.cli.session import NAME, Session
 from taintctl.cli.targets import Template, from_flags, from_window, target_of
@@ -92,7 +92,12 @@ async def start(
     if not wait:
         say(f"Next: taintctl status {run} --watch")
         return None
-    return outcome(await follow(session, run, in_maintenance, from_start=True), Phase.IN_MAINTENANCE, Phase.SUCCEEDED)
+    try:
+        return outcome(
+            await follow(session, run, in_maintenance, from_start=True), Phase.IN_MAINTENANCE, Phase.SUCCEEDED
+        )
+    except Gone:
+        raise Failure(f"run {run} was deleted before its devices were in maintenance") from None
 
 
 def _require_time(run: MaintenanceRun, now: datetime) -> None:

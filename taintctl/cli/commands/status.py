@@ -8,15 +8,18 @@ import click
 
 from taintctl.api.check import Checked
 from taintctl.api.reasons import Phase
+from taintctl.api.rule import run_uid_of
 from taintctl.api.run import MaintenanceRun
+from taintctl.api.text import plural
 from taintctl.api.window import MaintenanceWindow
-from taintctl.cli.follow import ended, follow, outcome
+from taintctl.cli.follow import Gone, ended, follow, outcome
 from taintctl.cli.options import on_cluster, output_option
 from taintctl.cli.output import emit
 from taintctl.cli.session import Session
-from taintctl.cli.text import line, say, styled
+from taintctl.cli.text import command, line, say, styled
 from taintctl.cli.views.lists import run_list, window_list
 from taintctl.cli.views.run import run_view
+from taintctl.ports.errors import ClusterError
 
 
 def _usage(*, run: str | None, watch: bool, output: str) -> None:
@@ -43,7 +46,11 @@ async def status(session: Session, run: str | None, watch: bool, output: str) ->
         await _list(session, output)
         return None
     if watch:
-        last = await follow(session, run, ended, from_start=True)
+        try:
+            last = await follow(session, run, ended, from_start=True)
+        except Gone:
+            say(f"Run {run} has ended and is gone; none of its rules is left.")
+            return None
         if last.status.phase is not Phase.SUCCEEDED:
             say(line(f"Run {run} ended as {last.status.phase}: {last.status.message}"), stderr=True)
         return outcome(last, Phase.SUCCEEDED)
@@ -52,9 +59,9 @@ async def status(session: Session, run: str | None, watch: bool, output: str) ->
         emit(await session.get(MaintenanceRun, run) or {}, output)
         return None
     found = await session.run(run)
-    say(run_view(found, await session.policy_of(found), session.clock.now(), wide=output == "wide"))
-    if not ended(found):
-        await _say_note(session)
+    note = "" if ended(found) else await session.controller_note()
+    say(run_view(found, await session.policy_of(found), session.clock.now(), wide=output == "wide", note=note))
+    _say_note(note)
     return None
 
 
@@ -67,11 +74,25 @@ async def _list(session: Session, output: str) -> None:
     runs = await session.all(MaintenanceRun)
     now, wide = session.clock.now(), output == "wide"
     say([*window_list(windows, now, wide=wide), line(""), *run_list(runs, now, wide=wide)])
-    await _say_note(session)
+    await _say_forgotten(session)
+    _say_note(await session.controller_note())
 
 
-async def _say_note(session: Session) -> None:
-    note = await session.controller_note()
+async def _say_forgotten(session: Session) -> None:
+    """Rules that a run made and that no run owns any more: nobody will take those taints off."""
+    try:
+        rules = await session.cluster.own_rules()
+    except ClusterError:
+        return  # who may not read rules is not told of them
+    # After the rules, so that a run that is made meanwhile is known.
+    known = {run.metadata.uid for run in await session.all(MaintenanceRun)} if rules else set()
+    left = [rule.metadata.name for rule in rules if run_uid_of(rule) not in known]
+    if left:
+        said = f"{plural(len(left), 'DeviceTaintRule')} of runs that are gone may still taint devices; take them off: "
+        say([line(""), line(styled(said, "yellow"), command(f"kubectl delete devicetaintrule {' '.join(left[:20])}"))])
+
+
+def _say_note(note: str) -> None:
     if note:
         say([line(""), line(styled(note, "yellow"))])
 

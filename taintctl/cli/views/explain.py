@@ -12,10 +12,16 @@ from taintctl.api.run import AtDeadline, MaintenanceRun, WorkMode
 from taintctl.api.text import plural
 from taintctl.api.window import MaintenanceWindow
 from taintctl.cli.text import Cell, Line, command, fields, heading, line, moment, relative, span, when
-from taintctl.cli.views.words import WORDS
+from taintctl.cli.views.words import START, WORDS
 
 SILENT_CONTROLLER = timedelta(seconds=30)
 """How long a change may go unseen before it is said that no controller answers."""
+
+STANDS = frozenset(
+    {Reason.WAITING_FOR_RELEASE, Reason.RULE_CHANGED, Reason.RULE_DELETED, Reason.HARDWARE_CHANGED, Reason.KEPT_TAINTED}
+)
+"""Why devices in maintenance stay tainted until somebody releases, whatever the deadline."""
+BEFORE = (Phase.DRY_RUN, Phase.BLOCKED, Phase.AWAITING_APPROVAL, Phase.NOTICE)
 
 SHOWN = 20
 """Violations that are said; `taintctl status` has all that the run's status holds."""
@@ -30,10 +36,15 @@ class Limit:
 
 
 def explain_run(
-    run: MaintenanceRun, policy: EvictionPolicy | None, now: datetime, note: str = "", speed: float = 1.0
+    run: MaintenanceRun,
+    policy: EvictionPolicy | None,
+    now: datetime,
+    note: str = "",
+    speed: float = 1.0,
+    person: str = "",
 ) -> list[Line]:
     """In words; `policy` is the one the run names, None where it can't be read. `note` says that no controller seems to
-    be at work, `speed` by how much it divides its delays."""
+    be at work, `speed` by how much it divides its delays, `person` who asks."""
     status = run.status
     phase = status.phase or Phase.PENDING
     verb = "ended as" if phase.ended else "is in"
@@ -44,12 +55,22 @@ def explain_run(
         pairs.append(("Why", f"{status.reason}: {WORDS.get(status.reason, 'a reason this version does not know.')}"))
     if status.message:
         pairs.append(("In detail", status.message))
-    pairs += [("Also", text) for text in ([note] if note else []) + _also(run, now)]
-    limit = None if phase.ended else time_limit(run, policy, speed)
+    also = [text for text in _also(run, now) if text not in status.message and not _repeats(text, status.message)]
+    pairs += [("Also", text) for text in ([note] if note else []) + also]
+    limit = None if phase.ended or note else time_limit(run, policy, speed)
+    if phase is Phase.BLOCKED and status.phase_since and policy is not None and not note and not run.spec.paused:
+        again = status.phase_since + max(policy.spec.dry_run.max_age / speed, timedelta(seconds=10))
+        pairs.append(("Again", f"{moment(again)} ({relative(again, now)}); it is looked at again then"))
     if limit is not None:
         pairs.append(("Until", f"{moment(limit.at)} ({relative(limit.at, now)}); {limit.then}"))
-    pairs.append(("Next", command(next_command(run, now))))
+    pairs.append(("Next", command(next_command(run, now, note, person))))
     return lines + fields(pairs, indent=2)
+
+
+def _repeats(text: str, message: str) -> bool:
+    """`check: sentence`, or `Condition is Unknown (Reason): sentence`, of which the sentence has been said."""
+    sentence = text.partition(": ")[2]
+    return bool(sentence) and sentence in message
 
 
 def unseen(run: MaintenanceRun, now: datetime) -> bool:
@@ -61,7 +82,11 @@ def unseen(run: MaintenanceRun, now: datetime) -> bool:
 
 
 def _also(run: MaintenanceRun, now: datetime) -> list[str]:
-    found = []
+    found: list[str] = []
+    if run.status.phase is not None and run.status.phase.ended:
+        return found
+    if run.spec.cancelled:
+        found.append("it is asked to end (taintctl cancel)")
     if unseen(run, now):
         found.append(
             "the controller has not seen the newest spec of this run; if this stays, it is not running "
@@ -92,6 +117,12 @@ def time_limit(run: MaintenanceRun, policy: EvictionPolicy | None, speed: float 
     """What ends the present wait by itself; lengths of time are divided by `speed`, moments are not."""
     spec, status = run.spec, run.status
     deadline = _deadline(run, speed)
+    if status.phase is Phase.IN_MAINTENANCE and status.reason in STANDS:
+        return None
+    if spec.paused and status.phase in (Phase.EVICTING, Phase.DRAINING):
+        return Limit(spec.deadline, "then the taint comes off and the run fails")
+    if spec.paused and status.phase in (None, Phase.PENDING, *BEFORE):
+        return Limit(spec.deadline, "nothing happens before somebody resumes it; then the run expires")
     if status.phase is Phase.AWAITING_APPROVAL:
         if status.reason == Reason.WAITING_FOR_START and spec.start_at is not None:
             return Limit(spec.start_at, "then the run starts by itself")
@@ -144,15 +175,17 @@ def _work_end(run: MaintenanceRun, speed: float) -> datetime | None:
     return None
 
 
-def next_command(run: MaintenanceRun, now: datetime) -> str:
-    """The run's own next step, or the one that its state asks for."""
-    if unseen(run, now):
-        return "taintctl run (or kubectl -n taintctl-system rollout status deployment/taintctl)"
-    if run.status.next_step:
-        return run.status.next_step
-    if run.status.phase is not None and run.status.phase.ended:
-        return "nothing to do"
-    return f"taintctl status {run.name} --watch"
+def next_command(run: MaintenanceRun, now: datetime, note: str = "", person: str = "") -> str:
+    """The run's own next step, or the one that its state asks for. Without a controller nothing goes on by itself."""
+    ended = run.status.phase is not None and run.status.phase.ended
+    if unseen(run, now) or (note and not ended):
+        return START
+    step = run.status.next_step
+    if step:
+        given = run.status.approval.given if run.status.approval is not None else ()
+        said = step.startswith("taintctl approve ") and person in {one.approver for one in given}
+        return f"somebody else: {step}" if said else step
+    return "nothing to do" if ended else f"taintctl status {run.name} --watch"
 
 
 def explain_window(window: MaintenanceWindow, problems: tuple[str, ...], now: datetime) -> list[Line]:
@@ -189,6 +222,8 @@ def _window_state(window: MaintenanceWindow, problems: tuple[str, ...]) -> str:
         return "it is suspended and makes no run."
     if window.status.active_run:
         return f"its run {window.status.active_run} has not ended."
+    if not window.status.conditions:
+        return "no controller has looked at it yet."
     return "it waits for its next start." if window.status.next_start else "it knows of no further start."
 
 

@@ -23,7 +23,7 @@ def run_list(runs: Sequence[Checked[MaintenanceRun]], now: datetime, *, wide: bo
     header = ["RUN", "PHASE", "REASON", "DEVICES", "PODS", "FOR", "AGE"]
     header += ["TARGET", "POLICY", "DEADLINE"] if wide else []
     header += ["NEXT"]
-    return [heading("Runs"), *table(header, [_run_row(c, now, wide) for c in ordered], indent=2)]
+    return [heading("Runs"), *table(header, [_run_row(c, now, wide) for c in ordered], indent=2, whole=("RUN",))]
 
 
 def _newest_first(checked: Checked[MaintenanceRun]) -> tuple[float, str]:

@@ -151,13 +151,16 @@ def counts(found: PlanCounts, policy: PolicySpec | None) -> list[Line]:
     """Counts against limits; `-` is no limit. Without a policy the counts alone."""
     limits = policy.limits if policy else Limits()
     auto = policy.auto_approve if policy else Limits()
+    required = policy.approval.required if policy else ApprovalRequired.NEVER
+    always = required is ApprovalRequired.ALWAYS
+    asks = always or (required is ApprovalRequired.ABOVE_AUTO_APPROVE and auto.empty)
     rows: list[list[Cell]] = []
     for name, value, limit, below in (
         ("pods", found.pods, limits.max_pods, auto.max_pods),
         ("namespaces", found.namespaces, limits.max_namespaces, auto.max_namespaces),
         ("workloads", found.workloads, limits.max_workloads, auto.max_workloads),
     ):
-        rows.append([name, str(value), _number(limit), _number(below), _verdict(value, limit, below)])
+        rows.append([name, str(value), _number(limit), _number(below), _verdict(value, limit, below, asks)])
     for name, value, most, without in (
         ("devices", found.devices, limits.max_devices, auto.max_devices),
         ("out of service", found.unavailable, limits.max_unavailable, auto.max_unavailable),
@@ -166,7 +169,7 @@ def counts(found: PlanCounts, policy: PolicySpec | None) -> list[Line]:
             continue  # not asked for, so what other runs keep out was not read
         limit, limit_text = _devices(limits, most, found.published)
         below, below_text = _devices(auto, without, found.published)
-        rows.append([name, str(value), limit_text, below_text, _verdict(value, limit, below)])
+        rows.append([name, str(value), limit_text, below_text, _verdict(value, limit, below, asks)])
     return table(("COUNT", "PLAN", "LIMIT", "AUTO-APPROVE", ""), rows, indent=2)
 
 
@@ -182,9 +185,10 @@ def _devices(limits: Limits, amount: int | str | None, published: int) -> tuple[
     return number, str(amount) if isinstance(amount, int) else f"{number} ({amount} of {published})"
 
 
-def _verdict(value: int, limit: int | None, auto: int | None) -> Cell:
+def _verdict(value: int, limit: int | None, auto: int | None, asks: bool) -> Cell:
+    """`asks`: the policy asks about every plan, however small."""
     if limit is None and auto is None:
-        return "no limit"
+        return styled("asks for approval", WARN) if asks else "no limit"
     if limit is not None and value > limit:
         return styled("over the limit", BAD)
     if auto is not None and value > auto:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from datetime import datetime
 
 from taintctl.api.base import format_duration
@@ -29,6 +30,7 @@ from taintctl.cli.text import (
 )
 from taintctl.cli.views import plan as plan_view
 from taintctl.cli.views.ladder import ladder
+from taintctl.cli.views.words import START
 
 SHOWN_RULES = 20
 SHOWN_HISTORY = 12
@@ -57,19 +59,64 @@ def target_text(target: Target) -> str:
     return ", ".join(parts)
 
 
-def run_view(run: MaintenanceRun, policy: EvictionPolicy | None, now: datetime, *, wide: bool = False) -> list[Line]:
-    """The whole page. `policy` is the one the run names (the built-in one where it names none); None: not readable."""
+def run_view(
+    run: MaintenanceRun, policy: EvictionPolicy | None, now: datetime, *, wide: bool = False, note: str = ""
+) -> list[Line]:
+    """The whole page. `policy` is the one the run names (the built-in one where it names none); None: not readable.
+    `note` says that no controller seems to be at work."""
     blocks = [
         _head(run, now),
         _facts(run, policy, now),
         _plan(run, policy, wide),
-        _rules(run.status, wide),
+        _rules(run.status, wide, note),
         _eviction(run.status, now),
         _approvals(run, now),
         _conditions(run.status, now),
         _history(run.status, wide),
-        _next_step(run),
+        _next_step(run, note),
     ]
+    return _joined(blocks)
+
+
+def live_view(
+    run: MaintenanceRun,
+    policy: EvictionPolicy | None,
+    now: datetime,
+    *,
+    height: int,
+    fitted: Callable[[list[Line]], list[Line]],
+    note: str = "",
+) -> list[Line]:
+    """A page of at most `height` lines to follow a run by: what moves comes first, and what there is no room for is
+    left out whole. `fitted` makes lines fit the terminal's width."""
+    plan = run.status.plan
+    counted = [heading("Plan"), *plan_view.counts(plan.counts, policy.spec if policy else None)] if plan else []
+    blocks = [
+        _head(run, now),
+        _next_step(run, note),
+        _eviction(run.status, now),
+        _approvals(run, now),
+        plan_view.violations(plan.violations) if plan else [],
+        counted,
+        _rules(run.status, False, note),
+        [heading("Pods"), *plan_view.pods(plan.pods, plan.more_pods)] if plan else [],
+        _conditions(run.status, now),
+        _history(run.status, False),
+        _facts(run, policy, now),
+    ]
+    page: list[Line] = []
+    left_out = False
+    for block in blocks:
+        more = fitted(([line("")] if page else []) + block) if block else []
+        if len(page) + len(more) <= height - 2 or not page:
+            page += more
+        else:
+            left_out = True
+    rest = [line(""), line(f"taintctl status {run.name} shows all of it.")] if left_out else []
+    return [*page, *rest][: max(height, 1)]
+
+
+def _joined(blocks: Iterable[list[Line]]) -> list[Line]:
     lines: list[Line] = []
     for block in blocks:
         if block:
@@ -91,6 +138,8 @@ def _head(run: MaintenanceRun, now: datetime) -> list[Line]:
         lines.append(line(styled("  It is being deleted.", WARN)))
     if run.spec.paused and not phase.ended:
         lines.append(line(styled("  It is paused.", WARN)))
+    if run.spec.cancelled and not phase.ended:
+        lines.append(line(styled("  It is asked to end (taintctl cancel).", WARN)))
     return [*lines, line("  ", ladder(status))]
 
 
@@ -151,12 +200,13 @@ def _plan(run: MaintenanceRun, policy: EvictionPolicy | None, wide: bool) -> lis
     return lines
 
 
-def _rules(status: RunStatus, wide: bool) -> list[Line]:
+def _rules(status: RunStatus, wide: bool, note: str = "") -> list[Line]:
     """The control plane's dry-run numbers beside our own prediction, rule by rule."""
     if not status.rules:
         return []
     shown = status.rules if wide else status.rules[:SHOWN_RULES]
-    lines = [heading("Rules (what the control plane's dry run says, beside our own count of pods)")]
+    seen = "; as the controller last saw them" if note else ""
+    lines = [heading(f"Rules (what the control plane's dry run says, beside our own count of pods{seen})")]
     lines += table(
         ("SELECTOR", "EFFECT", "PUBLISHED", "ALLOCATED", "NAMESPACES", "PODS", "PREDICTED", "", "EVICTING"),
         [_rule_row(rule) for rule in shown],
@@ -257,6 +307,8 @@ def _history(status: RunStatus, wide: bool) -> list[Line]:
     return [*lines, *table(("AT", "FROM", "TO", "REASON"), rows, indent=2)]
 
 
-def _next_step(run: MaintenanceRun) -> list[Line]:
+def _next_step(run: MaintenanceRun, note: str = "") -> list[Line]:
     step = run.status.next_step or ("nothing to do" if _ended(run) else "wait; the run goes on by itself")
+    if note and not _ended(run):
+        step = START
     return [line(heading("Next: "), command(step))]

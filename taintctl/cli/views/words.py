@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from taintctl.api.reasons import Reason
 
+START = "taintctl run (or kubectl -n taintctl-system rollout status deployment/taintctl)"
+"""What to do where no controller is at work."""
+
 WORDS: dict[str, str] = {
     Reason.CREATED: "The run was just created; its first dry run comes next.",
     Reason.DEVICE_IN_OTHER_RUN: "Another run has one of these devices; this one goes on when that one has ended.",

@@ -77,9 +77,10 @@ def _waiting(look: Look, now: Standing) -> Decision:
             next_step="kubectl apply -k deploy/",
             requeue=requeue,
         )
-    own = next((i for i in now.tally.ignored if i.reason is Reason.SELF_APPROVAL), None)
-    if own is not None:
-        message = f"{message} Approval {own.approval} does not count: {own.message}"
+    for one in now.tally.ignored:
+        if one.reason in (Reason.SELF_APPROVAL, Reason.NOT_AN_APPROVER):
+            message = f"{message} MaintenanceApproval {one.approval} does not count: {one.message}"
+            break
     return look.stay(
         Reason.WAITING_FOR_APPROVAL, message, next_step=on_approval(now.unbroken, look.name), requeue=requeue
     )
