@@ -63,8 +63,8 @@ Budgets (PodDisruptionBudgets; the taint itself does not honour them)
   a/pdb    1        0         would break
 
 Rules (what the control plane's dry run says, beside our own count of pods)
-  SELECTOR   EFFECT   PUBLISHED   ALLOCATED   NAMESPACES   PODS   PREDICTED            EVICTING
-  node-1     None     1           2           1            1      1           agreed   False
+  SELECTOR   EFFECT   PODS   PREDICTED            EVICTING
+  node-1     None     1      1           agreed   False
 
 Approval: 1 of 2 given
   ada at 2026-12-01 21:02:30 UTC: go
@@ -485,3 +485,11 @@ def test_a_run_that_is_blocked_again_and_again_is_told_once() -> None:
         assert news.of(looked_at(ago, "DryRun", "Waiting."), "", NOW) == []
         assert news.of(looked_at(ago, "Blocked", "Too many pods."), "", NOW) == []
     assert "Fewer pods" in plain(news.of(looked_at(40, "Blocked", "Fewer pods."), "", NOW))
+
+
+def test_wide_shows_all_numbers_of_a_rule() -> None:
+    page = plain(run_view(run(**AWAITING), policy(), NOW, wide=True))
+    assert (
+        "  SELECTOR   EFFECT   PUBLISHED   ALLOCATED   NAMESPACES   PODS   PREDICTED            EVICTING\n"
+        "  node-1     None     1           2           1            1      1           agreed   False\n"
+    ) in page

@@ -207,11 +207,9 @@ def _rules(status: RunStatus, wide: bool, note: str = "") -> list[Line]:
     shown = status.rules if wide else status.rules[:SHOWN_RULES]
     seen = "; as the controller last saw them" if note else ""
     lines = [heading(f"Rules (what the control plane's dry run says, beside our own count of pods{seen})")]
-    lines += table(
-        ("SELECTOR", "EFFECT", "PUBLISHED", "ALLOCATED", "NAMESPACES", "PODS", "PREDICTED", "", "EVICTING"),
-        [_rule_row(rule) for rule in shown],
-        indent=2,
-    )
+    more = ("PUBLISHED", "ALLOCATED", "NAMESPACES") if wide else ()
+    header = ("SELECTOR", "EFFECT", *more, "PODS", "PREDICTED", "", "EVICTING")
+    lines += table(header, [_rule_row(rule, wide) for rule in shown], indent=2)
     if len(status.rules) > len(shown):
         lines.append(line(f"  and {len(status.rules) - len(shown)} more (-o wide shows them)"))
     if wide:
@@ -219,7 +217,7 @@ def _rules(status: RunStatus, wide: bool, note: str = "") -> list[Line]:
     return lines
 
 
-def _rule_row(rule: RuleStatus) -> list[Cell]:
+def _rule_row(rule: RuleStatus, wide: bool) -> list[Cell]:
     selector = f"{rule.pool}/{rule.device}" if rule.device else rule.pool
     if rule.role == "dry-run":
         selector += " (second look)"
@@ -228,7 +226,8 @@ def _rule_row(rule: RuleStatus) -> list[Cell]:
         agreement = styled("agreed", GOOD)
     elif rule.agreement is not None:
         agreement = styled(rule.agreement.lower(), BAD)
-    numbers = [_number(n) for n in (rule.published, rule.allocated, rule.namespaces, rule.pods, rule.predicted)]
+    more = (rule.published, rule.allocated, rule.namespaces) if wide else ()
+    numbers = [_number(n) for n in (*more, rule.pods, rule.predicted)]
     return [selector, rule.effect, *numbers, agreement, rule.eviction_in_progress or "-"]
 
 
