@@ -9,10 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from taintctl.api.objects import DeviceSelector, ResourceClaim, Snapshot, Toleration
-from taintctl.api.plan import Plan, Verdict
+from taintctl.api.plan import DeviceID, Plan, Verdict
+from taintctl.api.pools import published_pools
 from taintctl.api.reasons import PodEffect
 from taintctl.api.target import Target
-from taintctl.impact import build_plan, idleness, predict
+from taintctl.impact import build_plan, idleness, predict, selects
 from tests.impact.fleet import DRIVER, FOREVER, KEY, VALUE, claim, node, pod, pool, result, snapshot
 
 POOLS = ("n1", "n2", "n3")
@@ -148,3 +149,66 @@ def test_idle_means_that_the_plan_has_nobody_but_monitors(cluster: Snapshot, tar
         assert others == []
     else:
         assert found.verdict is Verdict.FALSE
+
+
+def _target(parts: dict[str, object]) -> Target:
+    return Target.model_validate({"wholeDriver": True, **parts})
+
+
+some_target = st.fixed_dictionaries(
+    {"driver": st.just(DRIVER)},
+    optional={
+        "pool": st.sampled_from(POOLS),
+        "device": st.sampled_from(DEVICES),
+        "nodeSelector": st.sampled_from([{"zone": "a"}, {"zone": "b"}]),
+        "selectors": st.sampled_from(
+            [
+                [{"cel": {"expression": f"device.attributes['{DRIVER}'].uuid.endsWith('gpu-0')"}}],
+                [{"cel": {"expression": f"device.attributes['{DRIVER}'].uuid.contains('n1')"}}],
+            ]
+        ),
+        "uuids": st.lists(
+            st.sampled_from([f"GPU-{where}-{device}" for where in POOLS for device in DEVICES]),
+            min_size=1,
+            max_size=3,
+            unique=True,
+        ),
+        "partitions": st.sampled_from(["Include", "Exact"]),
+    },
+).map(_target)
+
+
+@settings(max_examples=200, deadline=None)
+@given(clusters, some_target, claims)
+def test_the_rules_select_exactly_the_devices_of_the_plan(
+    cluster: Snapshot, target: Target, stray: tuple[ResourceClaim, ...]
+) -> None:
+    """Published or only still allocated: claims may name devices that no slice has (any more)."""
+    gone = tuple(
+        msgspec.structs.replace(
+            c,
+            metadata=msgspec.structs.replace(c.metadata, name=f"stray{i}"),
+            status=claim("x", result("n2", f"gone-{i}"), users=("p0",)).status,
+        )
+        for i, c in enumerate(stray)
+    )
+    zones = tuple(
+        msgspec.structs.replace(n, metadata=msgspec.structs.replace(n.metadata, labels={"zone": zone}))
+        for n, zone in zip(cluster.nodes, "aab", strict=True)
+    )
+    cluster = msgspec.structs.replace(cluster, claims=cluster.claims + gone, nodes=zones)
+    plan = build_plan(cluster, target, key=KEY, value=VALUE)
+    if not isinstance(plan, Plan):
+        return
+    published = {device.id for p in published_pools(cluster.slices).values() for device, _ in p.devices()}
+    allocated = {
+        DeviceID(r.driver, r.pool, r.device)
+        for c in cluster.claims
+        if c.status.allocation is not None
+        for r in c.status.allocation.devices.results or ()
+    }
+    rules = [DeviceSelector(driver=r.driver, pool=r.pool, device=r.device) for r in plan.rules]
+    chosen = {id_ for id_ in published | allocated if any(selects(rule, id_) for rule in rules)}
+    assert chosen == {device.id for device in plan.devices}
+    # And no device by two of them.
+    assert all(sum(selects(rule, id_) for rule in rules) == 1 for id_ in chosen)
