@@ -87,7 +87,8 @@ async def test_who_asked_for_a_run_does_not_approve_it() -> None:
         await world.wait(120)
         assert world.phase() is Phase.AWAITING_APPROVAL
         (own,) = world.store.list(APPROVALS)
-        assert own["status"]["conditions"][0]["status"] == "Unknown"
+        said = own["status"]["conditions"][0]
+        assert (said["status"], said["reason"]) == ("False", "SelfApproval")
         await world.decide(alice, ALICE, "Approve")
         await world.until_phase(Phase.IN_MAINTENANCE)
         approval = world.run().status.approval
