@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 
@@ -65,6 +65,7 @@ class PlannedPod:
     labels: tuple[tuple[str, str], ...] = ()
     namespace_labels: tuple[tuple[str, str], ...] | None = None
     """None: the namespace could not be found."""
+    created: datetime | None = field(default=None, compare=False)
 
     @property
     def key(self) -> str:
@@ -311,3 +312,5 @@ class PlanStatus(Model):
     more_budgets: int = 0
     lost_with: tuple[PlanLost, ...] = ()
     more_lost_with: int = 0
+    multiple_budgets: tuple[str, ...] = ()
+    """Pods (namespace/name, the first 100) that more than one budget selects: the Eviction API never lets them go."""

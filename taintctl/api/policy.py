@@ -140,6 +140,15 @@ class BudgetMode(StrEnum):
     IGNORE = "Ignore"
 
 
+class OnMismatch(StrEnum):
+    """What becomes of a run whose dry run counts other than taintctl, also after dryRun.attempts."""
+
+    BLOCK = "Block"
+    USE_LARGER = "UseLarger"
+    """It goes on with our own count, where no number of the control plane's is larger: pods that the message counts and
+    taintctl cannot name always block."""
+
+
 class DryRunPolicy(SpecModel):
     max_age: Duration = Field(timedelta(seconds=60), description="How old a dry run may be where it is acted on.")
     attempts: Annotated[int, Field(ge=1, le=20), WHOLE] = Field(
@@ -186,6 +195,14 @@ class ApprovalPolicy(SpecModel):
     self_approval: Flag = Field(False, description="Whether the person in the run's requestedBy may approve it too.")
 
 
+class DrainPolicy(SpecModel):
+    force_at_timeout: Flag = Field(
+        False,
+        description="With drain.mode Evict: whether what is left at drain.timeout gets NoExecute, which asks no "
+        "budget. Only after one more second look, and only where the plan is still allowed and approved.",
+    )
+
+
 class RollbackFailure(StrEnum):
     DRAIN_TIMEOUT = "DrainTimeout"
     CANCELLED = "Cancelled"
@@ -208,8 +225,14 @@ class PolicySpec(SpecModel):
     protected: Protected | None = Field(None, description="Pods that are never evicted without a Break approval.")
     budgets: BudgetMode = BudgetMode.RESPECT
     tolerating_pods: ToleratingPods = ToleratingPods.WAIT
+    on_mismatch: OnMismatch = Field(
+        OnMismatch.BLOCK,
+        description="Where the control plane's dry run and taintctl's own count still differ after dryRun.attempts: "
+        "Block, or UseLarger where taintctl's is the larger.",
+    )
     dry_run: DryRunPolicy = Field(default_factory=DryRunPolicy, description="How fresh a dry run must be.")
     approval: ApprovalPolicy = Field(default_factory=ApprovalPolicy, description="Whether people are asked, and who.")
+    drain: DrainPolicy = Field(default_factory=DrainPolicy, description="What a drain by the Eviction API may end in.")
     rollback_on: Annotated[tuple[RollbackFailure, ...], Field(max_length=2), AfterValidator(_different)] = Field(
         (RollbackFailure.DRAIN_TIMEOUT, RollbackFailure.CANCELLED),
         description="Failures that take the taint off before maintenance began.",

@@ -78,6 +78,7 @@ class Reason(StrEnum):
     DEVICE_IN_OTHER_RUN = "DeviceInOtherRun"
     WAITING_FOR_DRY_RUN = "WaitingForDryRun"
     AGREED = "Agreed"
+    LARGER_USED = "LargerUsed"
     WITHIN_POLICY = "WithinPolicy"
     WAITING_FOR_APPROVAL = "WaitingForApproval"
     WAITING_FOR_START = "WaitingForStart"

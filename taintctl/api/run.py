@@ -54,9 +54,23 @@ class Trigger(SpecModel):
     )
 
 
+class DrainMode(StrEnum):
+    TAINT = "Taint"
+    """NoExecute deletes the pods, and asks no PodDisruptionBudget."""
+    EVICT = "Evict"
+    """The Eviction API first, which honours PodDisruptionBudgets, under NoSchedule. NoExecute only for what is left at
+    `timeout`, and only where the policy has `drain.forceAtTimeout`."""
+
+
 class Drain(SpecModel):
+    mode: DrainMode = Field(
+        DrainMode.TAINT,
+        description="Taint: NoExecute deletes the pods. Evict: the Eviction API first, which honours budgets; "
+        "NoExecute for what is left at timeout, if the policy allows.",
+    )
     timeout: Duration = Field(
-        timedelta(minutes=30), description="How long pods may take to go, counted from NoExecute."
+        timedelta(minutes=30),
+        description="How long pods may take to go, counted from the gate that let the eviction begin.",
     )
 
 
@@ -220,8 +234,16 @@ class ApprovalStatus(Model):
 class EvictionStatus(Model):
     started_at: Time | None = None
     """When the gate was passed; the drain timeout counts from here."""
+    forced_at: Time | None = None
+    """With drain.mode Evict: when the gate was passed for NoExecute on what was left; the timeout counts anew from
+    here. Before, taintctl evicts through the Eviction API, and the rules stand at NoSchedule."""
+    not_forced_at: Time | None = None
+    """When that gate last refused; it is asked again after dryRun.maxAge."""
+    not_forced: Annotated[str, Field(max_length=1024)] = ""
+    """Why it refused."""
     settled_from: Time | None = None
-    """Our own clock when the last rule was seen at NoExecute: the 10 s before idle count from here."""
+    """Our own clock when the last rule was seen at NoExecute (with drain.mode Evict at NoSchedule): the 10 s before
+    idle count from here."""
     pending: int = 0
     """Pods of the plan that are there and not marked for deletion."""
     terminating: tuple[PodRef, ...] = ()

@@ -159,6 +159,7 @@ def _planned(use: _Use, owners: Owners, namespace_labels: tuple[tuple[str, str],
         priority_class=pod.spec.priority_class_name or "",
         labels=_pairs(pod.metadata.labels),
         namespace_labels=namespace_labels,
+        created=pod.metadata.creation_timestamp,
     )
 
 

@@ -2,7 +2,7 @@
 
 from taintctl.policy.approval import Tally, people_needed, tally
 from taintctl.policy.checks import CHECKS, Evaluation, evaluate
-from taintctl.policy.digest import compact, covers, digest, other_hardware, uncovered
+from taintctl.policy.digest import compact, covers, digest, newly_protected, other_hardware, uncovered
 from taintctl.policy.schedule import Due, Occurrence, due, next_occurrences, run_name, schedule_problem
 
 __all__ = [
@@ -16,6 +16,7 @@ __all__ = [
     "digest",
     "due",
     "evaluate",
+    "newly_protected",
     "next_occurrences",
     "other_hardware",
     "people_needed",

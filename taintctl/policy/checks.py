@@ -11,6 +11,7 @@ from taintctl.api.base import format_duration
 from taintctl.api.plan import PROTECTED, Budget, Plan, Violation
 from taintctl.api.policy import BudgetMode, EvictionPolicy, ToleratingPods
 from taintctl.api.reasons import PodEffect
+from taintctl.api.run import DrainMode
 from taintctl.api.text import plural, some
 from taintctl.policy.protection import protection
 
@@ -29,6 +30,12 @@ class PolicyInput:
     time_left: timedelta
     """From the earliest eviction to the deadline, as long as delays of specifications fit into it: where a sandbox
     divides delays by its speed, the caller has multiplied the time by it."""
+    drain_mode: DrainMode
+
+    @property
+    def by_api_alone(self) -> bool:
+        """Every pod goes through the Eviction API or not at all: so no PodDisruptionBudget can break."""
+        return self.drain_mode is DrainMode.EVICT and not self.policy.spec.drain.force_at_timeout
 
 
 class Severity(StrEnum):
@@ -137,21 +144,34 @@ def tolerating_pods(given: PolicyInput) -> tuple[Finding, ...]:
 
 
 def budgets(given: PolicyInput) -> tuple[Finding, ...]:
-    """NoExecute deletes without asking a PodDisruptionBudget (recording 07): so we ask, before."""
+    """NoExecute deletes without asking a PodDisruptionBudget (recording 07): so we ask, before.
+
+    With drain.mode Evict the Eviction API asks, and a pod whose budget forbids waits: that breaks nothing, and is said.
+    But not with drain.forceAtTimeout, for NoExecute on what is left would break the budget after all.
+    """
     mode = given.policy.spec.budgets
     if mode is BudgetMode.IGNORE:
         return ()
-    broken = [_broken(budget) for budget in given.plan.budgets if budget.needed > budget.allowed]
-    found = _bounded(broken, "budgets", "PodDisruptionBudgets")
-    return _violations(found) if mode is BudgetMode.RESPECT else tuple(Finding(Severity.WARNING, v) for v in found)
+    short = [budget for budget in given.plan.budgets if budget.needed > budget.allowed]
+    if given.by_api_alone:
+        found = _bounded(
+            [_awaited(budget) for budget in short], "budgets", "PodDisruptionBudgets have to be waited for"
+        )
+    else:
+        found = _bounded([_broken(budget) for budget in short], "budgets", "PodDisruptionBudgets would break")
+    blocks = mode is BudgetMode.RESPECT and not given.by_api_alone
+    return _violations(found) if blocks else tuple(Finding(Severity.WARNING, v) for v in found)
 
 
 def multiple_budgets(given: PolicyInput) -> tuple[Finding, ...]:
     """Pods that only the Eviction API can take, and that it never will: it answers 500 while two budgets select one.
+    With drain.mode Evict that is every pod, unless drain.forceAtTimeout lets NoExecute have those that it reaches.
 
     No policy can allow what the API cannot do, so this blocks in every mode.
     """
-    ours = {pod.key for pod in given.plan.counted_pods if pod.effect is PodEffect.NOT_REACHED_BY_TAINT}
+    ours = {
+        pod.key for pod in given.plan.counted_pods if given.by_api_alone or pod.effect is PodEffect.NOT_REACHED_BY_TAINT
+    }
     stuck = sorted(ours.intersection(given.plan.multiple_budgets))
     if not stuck:
         return ()
@@ -183,9 +203,18 @@ CHECKS: tuple[tuple[str, Check], ...] = (
 """The chain, in the order in which people read its findings: size first, then time, then the pods' own protection."""
 
 
-def evaluate(plan: Plan, policy: EvictionPolicy, *, drain_timeout: timedelta, time_left: timedelta) -> Evaluation:
+def evaluate(
+    plan: Plan,
+    policy: EvictionPolicy,
+    *,
+    drain_timeout: timedelta,
+    time_left: timedelta,
+    drain_mode: DrainMode = DrainMode.TAINT,
+) -> Evaluation:
     """Every check of the chain; none hides another. For the two times see PolicyInput."""
-    given = PolicyInput(plan=plan, policy=policy, drain_timeout=drain_timeout, time_left=time_left)
+    given = PolicyInput(
+        plan=plan, policy=policy, drain_timeout=drain_timeout, time_left=time_left, drain_mode=drain_mode
+    )
     found = [finding for _, check in CHECKS for finding in check(given)]
     return Evaluation(
         violations=tuple(f.what for f in found if f.severity is Severity.VIOLATION),
@@ -232,15 +261,26 @@ def _broken(budget: Budget) -> Violation:
     )
 
 
+def _awaited(budget: Budget) -> Violation:
+    name = f"{budget.namespace}/{budget.name}"
+    return Violation(
+        check="budgets",
+        limit=f"{name} allows {budget.allowed}",
+        actual=str(budget.needed),
+        message=f"PodDisruptionBudget {name} allows {plural(budget.allowed, 'disruption')} and the plan needs "
+        f"{budget.needed}, so the eviction waits for it until drain.timeout; add replicas, or give it more time.",
+    )
+
+
 def _bounded(found: Sequence[Violation], check: str, what: str) -> list[Violation]:
     if len(found) <= MAX_FOUND:
         return list(found)
     more = len(found) - MAX_FOUND + 1
     rest = Violation(
         check=check,
-        limit=f"{len(found)} {what}",
+        limit=f"{len(found)} PodDisruptionBudgets",
         actual=str(more),
-        message=f"And {more} more {what} would break; narrow the target.",
+        message=f"And {more} more {what}; narrow the target.",
     )
     return [*found[: MAX_FOUND - 1], rest]
 

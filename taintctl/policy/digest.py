@@ -111,6 +111,16 @@ def uncovered(approved: CompactPlan, plan: Plan, *, run_uid: str = "") -> frozen
     return frozenset(pod.uid for pod in pods if not _allows(allowed, pod) or not new.isdisjoint(pod.devices))
 
 
+def newly_protected(approved: CompactPlan, violations: Iterable[Violation]) -> frozenset[str]:
+    """The uids of pods that a policy protects now and did not when the plan was approved; all of them
+    where what was approved cannot be read."""
+    try:
+        known = _unpack(approved.protected)
+    except ValueError:
+        known = frozenset()
+    return frozenset(uid for violation in violations for uid in violation.pods if _entry([uid]) not in known)
+
+
 def other_hardware(approved: CompactPlan, devices: Iterable[PlannedDevice]) -> tuple[PlannedDevice, ...]:
     """Those of `devices` whose name was in the plan and stood for other hardware then (UUID or PCI address). Of a plan
     that cannot be read, all."""

@@ -1,16 +1,17 @@
 """The only writer: stores a decision, then does it.
 
 What evicts nobody (an effect taken back, a rule deleted) is done wherever it can be, whatever becomes of the rest. What
-evicts is done one by one, each only while the run is as it was decided on: a pause, a cancellation, a deletion or
-another deadline in the middle stops the rest.
+evicts is done one by one (pods a few at a time), each only while the run is as it was decided on: a pause, a
+cancellation, a deletion or another deadline in the middle stops the rest.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any
 
 from taintctl.api.base import API_VERSION, FINALIZER, ObjectMeta
@@ -33,6 +34,9 @@ from taintctl.workflow.model import (
 )
 
 log = logging.getLogger("taintctl.reconcile")
+
+EVICTIONS_AT_ONCE = 8
+"""Calls to the Eviction API under way at a time, for one run."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +86,8 @@ class Writer:
         outcomes: list[EvictionOutcome] = []
         failed: ClusterError | None = None
         known = True  # the write of the status has just asked
-        for action in actions:
+        for together in _in_turn(actions):
+            action = together[0]
             if failed is not None and not _evicts_nobody(action):
                 continue
             try:
@@ -91,7 +96,12 @@ class Writer:
                 if _evicts(action) and run.spec.deadline <= self.clock.now():
                     raise _TooLateError("nothing more is evicted: the deadline has passed")
                 known = False
-                outcome = await self._do(action, run, resource_version)
+                doing = (self._do(action, run, resource_version) for action in together)
+                answers = await asyncio.gather(*doing, return_exceptions=True)
+                outcomes += [answer for answer in answers if isinstance(answer, EvictionOutcome)]
+                for answer in answers:
+                    if isinstance(answer, BaseException):
+                        raise answer
             except _TooLateError as error:
                 log.warning("run %s: %s", run.name, error)
                 return Applied(False, tuple(outcomes))
@@ -101,8 +111,6 @@ class Writer:
                 failed = error if quiet else failed
                 log.info("run %s: %s was not done: %s", run.name, type(action).__name__, error.message)
                 continue
-            if outcome is not None:
-                outcomes.append(outcome)
         if failed is None:
             return Applied(True, tuple(outcomes))
         changed = isinstance(failed, (Conflict, NotFound))
@@ -187,6 +195,13 @@ class Writer:
 
 class _TooLateError(Exception):
     """The reads that a decision rests on are too old to act on, or the deadline has passed."""
+
+
+def _in_turn(actions: Sequence[Action]) -> Iterator[tuple[Action, ...]]:
+    """What is done at once: one action; of evictions that follow each other a few."""
+    for evicting, group in groupby(actions, lambda action: isinstance(action, EvictPod)):
+        some, size = tuple(group), EVICTIONS_AT_ONCE if evicting else 1
+        yield from (some[start : start + size] for start in range(0, len(some), size))
 
 
 def _evicts(action: Action) -> bool:

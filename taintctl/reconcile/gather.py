@@ -16,7 +16,7 @@ from taintctl.api.policy import BUILT_IN_POLICY, EvictionPolicy
 from taintctl.api.pools import PoolKey
 from taintctl.api.reasons import ENDED, Effect, Phase, Reason
 from taintctl.api.rule import EvictionOutcome, run_uid_of
-from taintctl.api.run import MaintenanceRun
+from taintctl.api.run import DrainMode, MaintenanceRun
 from taintctl.api.target import Target
 from taintctl.impact import build_plan, idleness, may_mean, pools_meant, selects
 from taintctl.ports.clock import Clock
@@ -30,7 +30,8 @@ MAX_CACHE_AGE = timedelta(seconds=90)
 """A cache that has heard nothing for longer (bookmarks come every minute) is not planned from."""
 
 PAST_APPROVAL = frozenset({Phase.DRAINING, Phase.IN_MAINTENANCE, Phase.RELEASING, Phase.ROLLING_BACK, *ENDED})
-"""Where no approval is asked about any more; whoever goes back to a dry run from there reads them again."""
+"""Where no approval is asked about any more; whoever goes back to a dry run from there reads them again. But with
+drain.mode Evict they are while draining: each pod goes on that word, and a denial still stops it."""
 
 
 TOWARDS_EVICTION = (Phase.DRY_RUN, Phase.AWAITING_APPROVAL, Phase.NOTICE, Phase.EVICTING)
@@ -119,7 +120,8 @@ class Reader:
     async def _approvals(
         self, run: MaintenanceRun
     ) -> tuple[tuple[MaintenanceApproval, ...], datetime | None, Problem | None]:
-        if run.status.approval is None or run.status.phase in PAST_APPROVAL:
+        by_api = run.status.phase is Phase.DRAINING and run.spec.drain.mode is DrainMode.EVICT
+        if run.status.approval is None or (run.status.phase in PAST_APPROVAL and not by_api):
             return (), None, None
         try:
             found = await self.cluster.list(MaintenanceApproval)

@@ -62,6 +62,8 @@ def decide(observation: Observation, now: datetime) -> Decision:
     if look.phase in BEFORE_EVICTION:
         # Whatever the status says: behind a gate only, and none of these phases is.
         look = without_no_execute(look)
+    if look.phase is Phase.PENDING and not observation.rules:
+        look = look.with_status(rules=())  # whatever the status says: none was made yet
     decision = interrupt(look)
     if decision is None:
         assert look.phase is not None  # interrupt() gives a new run its first phase

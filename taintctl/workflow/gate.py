@@ -1,13 +1,16 @@
-"""The gate before NoExecute: one pure function, used by Notice and, after an interruption, by Evicting.
+"""The gate before anything is evicted: one pure function, used by Notice, after an interruption by Evicting, and with
+drain.mode Evict by Draining, before NoExecute for what is left at the timeout.
 
 Only what passes it sets NoExecute, in the same decision, on the very rules that were observed, within seconds.
 """
 
 from __future__ import annotations
 
-from taintctl.api.reasons import Agreement, ConditionType, Effect, Reason
-from taintctl.api.run import EvictionStatus
+from taintctl.api.base import MAX_NODES
+from taintctl.api.reasons import ConditionType, Effect, Phase, Reason
+from taintctl.api.run import DrainMode, EvictionStatus
 from taintctl.workflow.look import Look
+from taintctl.workflow.mismatch import accepted
 from taintctl.workflow.model import SetEffect
 from taintctl.workflow.planning import Refusal, stands
 from taintctl.workflow.rules import beside, main_rules, selector
@@ -34,13 +37,16 @@ def gate(look: Look) -> Refusal | None:
     now = stands(look)
     if isinstance(now, Refusal):
         return now
+    if run.spec.drain.mode is DrainMode.EVICT and look.phase is not Phase.NOTICE and not may_force(look):
+        why = "drain.mode is Evict, and NoExecute is for what is left at drain.timeout where the policy forces that."
+        return Refusal(Reason.PLAN_CHANGED, why, Phase.DRY_RUN)
     fresh, rules = beside(look.status), main_rules(look.status)
     standing = {rule.metadata.uid for rule in obs.rules if rule.spec.taint.effect != Effect.NONE}
     agreed = (
         bool(rules)
         and all(rule.uid in standing for rule in rules)
         and {selector(rule) for rule in fresh} == {selector(rule) for rule in rules}
-        and all(rule.uid and rule.agreement is Agreement.AGREED for rule in fresh)
+        and all(rule.uid and accepted(look, rule, now.plan) for rule in fresh)
         and look.fresh(look.status.dry_run.requested_at)
     )
     if not agreed:
@@ -48,9 +54,23 @@ def gate(look: Look) -> Refusal | None:
     return None
 
 
+def may_force(look: Look) -> bool:
+    """With drain.mode Evict: whether what is left may get NoExecute, as far as policy and time go."""
+    eviction, policy = look.status.eviction, look.obs.policy
+    return (
+        policy is not None
+        and policy.spec.drain.force_at_timeout
+        and eviction is not None
+        and look.past(eviction.started_at, look.obs.run.spec.drain.timeout)
+    )
+
+
 def pass_gate(look: Look) -> tuple[Look, tuple[SetEffect, ...]]:
     """What follows a gate that was passed: the rules of the second look go, the others become NoExecute, each only as
-    it was observed and only while the reads are fresh. The plan that passed stays in the status, as it was."""
+    it was observed and only while the reads are fresh. The plan that passed stays in the status, as it was.
+
+    Where taintctl has evicted before (drain.mode Evict), what is known of that stays: whom, on which nodes, since when.
+    """
     obs, plan = look.obs, look.obs.plan
     assert plan is not None
     there = {rule.metadata.name: rule for rule in obs.rules}
@@ -65,7 +85,17 @@ def pass_gate(look: Look) -> tuple[Look, tuple[SetEffect, ...]]:
             )
             rule = rule.model_copy(update={"effect": Effect.NO_EXECUTE, "effect_since": None})
         rules.append(rule)
+    old = look.status.eviction
     eviction = EvictionStatus(started_at=look.now, pending=len(plan.counted_pods), nodes=plan.nodes)
+    if old is not None and (look.by_api or old.forced_at is not None):
+        eviction = EvictionStatus(
+            started_at=old.started_at,
+            forced_at=look.now,
+            pending=len(plan.counted_pods),
+            nodes=tuple(dict.fromkeys((*old.nodes, *plan.nodes)))[:MAX_NODES],
+            evicted_by_taint=old.evicted_by_taint,
+            evicted_by_taintctl=old.evicted_by_taintctl,
+        )
     look = look.with_status(
         rules=tuple(rules),
         eviction=eviction,
@@ -75,3 +105,19 @@ def pass_gate(look: Look) -> tuple[Look, tuple[SetEffect, ...]]:
         ConditionType.EVICTED, False, Reason.GATE_PASSED, "Eviction has been allowed and is under way."
     )
     return look, tuple(actions)
+
+
+def pass_gate_by_api(look: Look) -> Look:
+    """The same gate passed with drain.mode Evict: the rules stay at NoSchedule, and taintctl asks the pods to go. A
+    taint stands already, so the 10 s before idle count from when the last rule was seen with it."""
+    plan, rules = look.obs.plan, main_rules(look.status)
+    assert plan is not None
+    since = [rule.effect_since for rule in rules if rule.effect_since is not None]
+    eviction = EvictionStatus(
+        started_at=look.now, settled_from=max(since), pending=len(plan.counted_pods), nodes=plan.nodes
+    )
+    read = look.status.dry_run.model_copy(update={"read_at": look.now})
+    look = look.with_status(rules=rules, eviction=eviction, dry_run=read)
+    return look.with_condition(
+        ConditionType.EVICTED, False, Reason.GATE_PASSED, "Eviction has been allowed and is under way."
+    )

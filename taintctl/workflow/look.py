@@ -10,7 +10,7 @@ from taintctl.api.base import Condition, set_condition
 from taintctl.api.plan import Problem
 from taintctl.api.policy import BUILT_IN_POLICY, RollbackFailure
 from taintctl.api.reasons import ConditionType, Effect, Phase, Reason
-from taintctl.api.run import AtDeadline, Ending, RunStatus
+from taintctl.api.run import AtDeadline, DrainMode, Ending, RunStatus
 from taintctl.workflow.model import Action, Decision, Event, Observation
 from taintctl.workflow.text import EVENT_MAX, MESSAGE_MAX, SENTENCE_MAX, short
 from taintctl.workflow.transitions import PLAN_PROBLEMS, POLICY_PROBLEMS, move
@@ -131,6 +131,24 @@ class Look:
     def rolls_back_on(self, failure: RollbackFailure) -> bool:
         """Whether the policy takes the taint off for it; where there is no policy any more, the default does."""
         return failure in (self.obs.policy or BUILT_IN_POLICY).spec.rollback_on
+
+    @property
+    def by_api(self) -> bool:
+        """Whether taintctl evicts through the Eviction API and the rules really stand at NoSchedule meanwhile:
+        drain.mode Evict, the gate was passed, and NoExecute was not set for what is left."""
+        eviction = self.status.eviction
+        there = {rule.metadata.uid: rule.spec.taint.effect for rule in self.obs.rules}
+        rules = [rule for rule in self.status.rules if rule.role == "taint"]
+        return (
+            self.obs.run.spec.drain.mode is DrainMode.EVICT
+            and self.phase is Phase.DRAINING
+            and eviction is not None
+            and eviction.started_at is not None
+            and eviction.forced_at is None
+            and bool(rules)
+            and all(r.effect is Effect.NO_SCHEDULE and r.effect_since is not None for r in rules)
+            and all(there.get(rule.uid) == Effect.NO_SCHEDULE for rule in rules)
+        )
 
     # Answers. They change the status alone; the rules follow it (rules.bring_about).
 

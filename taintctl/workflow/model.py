@@ -103,7 +103,8 @@ class SetEffect:
 
 @dataclass(frozen=True)
 class EvictPod:
-    """By the Eviction API, after one more look: is a claim still allocated to one of `devices`, reserved for `uid`?"""
+    """By the Eviction API, after one more look: is a claim still allocated to one of `devices`, reserved for `uid`?
+    `not_after`: too late and it is left to the next decision."""
 
     namespace: str
     name: str

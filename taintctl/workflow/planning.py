@@ -20,7 +20,18 @@ from taintctl.api.policy import EvictionPolicy
 from taintctl.api.reasons import ConditionType, Phase, PodEffect, Reason
 from taintctl.api.run import ApprovalStatus, IgnoredApproval
 from taintctl.api.text import plural, some
-from taintctl.policy import Evaluation, Tally, compact, covers, digest, evaluate, people_needed, tally
+from taintctl.policy import (
+    Evaluation,
+    Tally,
+    compact,
+    covers,
+    digest,
+    evaluate,
+    newly_protected,
+    people_needed,
+    tally,
+    uncovered,
+)
 from taintctl.workflow.look import Look
 from taintctl.workflow.rules import main_rules, selector
 from taintctl.workflow.text import others_first, short
@@ -71,6 +82,7 @@ def standing(look: Look, plan: Plan, policy: EvictionPolicy) -> Standing:
         plan,
         policy,
         drain_timeout=spec.drain.timeout,
+        drain_mode=spec.drain.mode,
         # Delays in specifications pass faster by the speed; a deadline is a time. (Bounded, since years overflow.)
         time_left=min(left, MAX_DURATION) * obs.settings.speed,
     )
@@ -109,6 +121,8 @@ class Refusal:
     reason: Reason
     message: str
     to: Phase | None = None
+    next_step: str = ""
+    """What a person would do next, where it is not about the policy."""
 
 
 def stands(look: Look) -> Standing | Refusal:
@@ -124,21 +138,15 @@ def plan_stands(look: Look) -> Standing | Refusal:
     """In this order: can it be read, is there a policy, has somebody denied, is there a plan, does no other run go
     first, is it for the same rules, does policy allow it, is it the plan (or a smaller) that was asked about."""
     obs = look.obs
-    if (unreadable := look.unreadable) is not None:
-        return Refusal(Reason.CLUSTER_UNREADABLE, unreadable.message)
-    if obs.policy is None:
-        problem = look.policy_problem
-        assert problem is not None
-        return Refusal(Reason(problem.reason), problem.message, Phase.BLOCKED)
-    denied = count(look, obs.policy).denied
-    if denied is not None:
-        return Refusal(Reason.DENIED, denial(denied.approver, denied.comment), Phase.ROLLING_BACK)
+    policy = _judge(look)
+    if isinstance(policy, Refusal):
+        return policy
     if obs.plan_problem is not None:
         return Refusal(Reason.PLAN_CHANGED, obs.plan_problem.message, Phase.DRY_RUN)
     if obs.earlier_runs:
         return Refusal(Reason.PLAN_CHANGED, others_first(obs.earlier_runs), Phase.DRY_RUN)
     assert obs.plan is not None  # else unreadable
-    now = standing(look, obs.plan, obs.policy)
+    now = standing(look, obs.plan, policy)
     if {selector(rule) for rule in obs.plan.rules} != {selector(rule) for rule in main_rules(look.status)}:
         return _changed("the devices are no longer those of the dry run")
     if now.evaluation.blocking:
@@ -152,8 +160,43 @@ def plan_stands(look: Look) -> Standing | Refusal:
     return now
 
 
+def word_stands(look: Look) -> Refusal | None:
+    """Whether the word still stands on which taintctl evicts, pod by pod: the cluster can be read, there is a policy,
+    nobody has denied since, and no approval was withdrawn. The pods are held against the approved plan one by one."""
+    policy = _judge(look)
+    if isinstance(policy, Refusal):
+        return policy
+    approval, given, plan = look.status.approval, count(look, policy), look.obs.plan
+    if approval is None or approval.asked is None:
+        return _changed("what was approved is not known any more")
+    if approval.break_needed and not given.broken:
+        return _changed("the Break for protected pods was taken back")
+    if look.obs.plan_problem is None and plan is not None:
+        run_uid, protected = look.obs.run.metadata.uid, standing(look, plan, policy).evaluation.protected
+        if newly_protected(approval.asked, protected) - uncovered(approval.asked, plan, run_uid=run_uid):
+            return _changed("a pod of the plan is protected now that was not")
+    if not given.complete(approval.needed):
+        return _changed(f"{plural(approval.needed, 'approval')} needed and {len(given.given)} given for it")
+    return None
+
+
+def _judge(look: Look) -> EvictionPolicy | Refusal:
+    """The policy, where everything could be read and nobody has denied."""
+    obs = look.obs
+    if (unreadable := look.unreadable) is not None:
+        return Refusal(Reason.CLUSTER_UNREADABLE, unreadable.message)
+    if obs.policy is None:
+        problem = look.policy_problem
+        assert problem is not None
+        return Refusal(Reason(problem.reason), problem.message, Phase.BLOCKED)
+    denied = count(look, obs.policy).denied
+    if denied is not None:
+        return Refusal(Reason.DENIED, denial(denied.approver, denied.comment), Phase.ROLLING_BACK)
+    return obs.policy
+
+
 def _changed(why: str) -> Refusal:
-    return Refusal(Reason.PLAN_CHANGED, f"Nothing more is done on the old plan: {why}; it is made anew.", Phase.DRY_RUN)
+    return Refusal(Reason.PLAN_CHANGED, f"Nothing more is done on the old plan: {why}.", Phase.DRY_RUN)
 
 
 def denial(approver: str, comment: str) -> str:
@@ -297,6 +340,7 @@ def with_plan(look: Look, now: Standing) -> Look:
             for lost in plan.lost_with[:MAX_LOST]
         ),
         more_lost_with=max(0, len(plan.lost_with) - MAX_LOST),
+        multiple_budgets=plan.multiple_budgets[:MAX_LISTED],
     )
     if old is not None and old.digest != shown.digest:
         # What was agreed on was another plan.

@@ -11,14 +11,18 @@ from typing import Literal
 
 from taintctl.api.plan import Plan, PlannedRule
 from taintctl.api.policy import BUILT_IN_POLICY
-from taintctl.api.reasons import Agreement, ConditionType, Phase, Reason
+from taintctl.api.reasons import Agreement, ConditionType, Phase, PodEffect, Reason
 from taintctl.api.run import DryRunStatus, RuleStatus
 from taintctl.api.text import plural, some
 from taintctl.workflow.look import AT_ONCE, Look
+from taintctl.workflow.mismatch import accepted, agreement, told
 from taintctl.workflow.model import Decision
+from taintctl.workflow.planning import Refusal, summary
 from taintctl.workflow.rules import main_rules, selector, to_be_made, to_be_made_beside
 
 Redo = Callable[[Look, int], Look]
+Otherwise = Callable[[Look, Refusal], Decision]
+"""Where a dry run leads that did not agree in the end."""
 
 
 def new_dry_run(look: Look, attempts: int) -> Look:
@@ -49,9 +53,10 @@ def begin_dry_run(look: Look, reason: Reason, message: str) -> Decision:
 
 
 def read(
-    look: Look, role: Literal["taint", "dry-run"], redo: Redo, waiting: Reason, waiting_for: str
+    look: Look, role: Literal["taint", "dry-run"], redo: Redo, waiting: Reason, waiting_for: str, otherwise: Otherwise
 ) -> Look | Decision:
-    """Reads the messages of this round: the look with every rule Agreed, or the decision to wait, ask again or block.
+    """Reads the messages of this round: the look with every rule agreed (or our own count to be used by the policy), or
+    the decision to wait, to ask again, or `otherwise`.
 
     A message is read only where the condition speaks of the generation and uid that we made. Messages that do not
     agree with a live plan are asked for again, up to the policy's attempts: they are older than the plan by seconds.
@@ -65,48 +70,74 @@ def read(
             f"within {settings.acknowledge.total_seconds():g} s, so nothing is evicted; "
             "check that kube-controller-manager runs with DRADeviceTaints and DRADeviceTaintRules."
         )
-        return _unknown(look, Reason.EVICTION_CONTROLLER_SILENT, message).block(
-            Reason.EVICTION_CONTROLLER_SILENT, message, next_step=f"kubectl describe devicetaintrule {silent[0].name}"
+        return otherwise(
+            _unknown(look, Reason.EVICTION_CONTROLLER_SILENT, message),
+            Refusal(
+                Reason.EVICTION_CONTROLLER_SILENT,
+                message,
+                Phase.BLOCKED,
+                f"kubectl describe devicetaintrule {silent[0].name}",
+            ),
         )
     if silent or any(not rule.uid for rule in rules):
         return look.stay(waiting, waiting_for)
     plan = look.obs.plan
     assert plan is not None  # both stages look at that before
     look = _compared(look, role, plan)
-    apart = [rule for rule in look.status.rules if rule.role == role and rule.agreement is not Agreement.AGREED]
+    rules = [rule for rule in look.status.rules if rule.role == role]
+    differ = [rule for rule in rules if rule.agreement is not Agreement.AGREED]
+    if differ and not look.obs.live:
+        return look.look_live()
+    apart = [rule for rule in rules if not accepted(look, rule, plan)]
     if not apart and look.fresh(requested):
-        return look
+        return _said(look, plan, differ)
     if not apart:
         # Agreed, but on a message from before we were away.
         look = redo(look, look.status.dry_run.attempts)
         return look.stay(waiting, waiting_for, requeue=AT_ONCE)
-    return _apart(look, plan, apart, redo, waiting)
+    return _apart(look, plan, apart, redo, waiting, otherwise)
 
 
-def _apart(look: Look, plan: Plan, apart: list[RuleStatus], redo: Redo, waiting: Reason) -> Decision:
-    if not look.obs.live:
-        return look.look_live()
+def _apart(
+    look: Look, plan: Plan, apart: list[RuleStatus], redo: Redo, waiting: Reason, otherwise: Otherwise
+) -> Decision:
     dry_run = look.status.dry_run
     unreadable = [rule for rule in apart if rule.agreement is Agreement.UNREADABLE]
     reason = Reason.MESSAGE_UNREADABLE if unreadable else Reason.MISMATCH
-    message = " ".join(_numbers(rule, plan) for rule in (unreadable or apart)[:3])
+    message = told(unreadable or apart, plan, dry_run.requested_at)
     look = (
         _unknown(look, reason, message)
         if unreadable
         else look.with_condition(ConditionType.DRY_RUN_FRESH, False, reason, message)
     )
     if dry_run.attempts >= (look.obs.policy or BUILT_IN_POLICY).spec.dry_run.attempts:
-        return look.block(
-            reason,
-            f"{message} Nothing is evicted on numbers that differ; it is looked at again.",
-            next_step=f"kubectl describe devicetaintrule {unreadable[0].name}" if unreadable else "taintctl devices",
-        )
+        message = f"{message} Nothing is evicted on numbers that differ."
+        step = f"kubectl describe devicetaintrule {unreadable[0].name}" if unreadable else "taintctl devices"
+        return otherwise(look, Refusal(reason, message, Phase.BLOCKED, step))
     if not look.past(dry_run.requested_at, look.obs.settings.poll):
         assert dry_run.requested_at is not None
         again = look.until(dry_run.requested_at, look.obs.settings.poll)
         return look.stay(waiting, f"{message} It is asked for again.", requeue=again)
     look = redo(look, dry_run.attempts + 1)
     return look.stay(waiting, f"{message} It is asked for again.", requeue=AT_ONCE)
+
+
+def _said(look: Look, plan: Plan, differ: list[RuleStatus]) -> Look:
+    if not differ:
+        return look.with_condition(ConditionType.DRY_RUN_FRESH, True, Reason.AGREED, _agreement(plan))
+    sentence = (
+        f"{told(differ, plan, look.status.dry_run.requested_at)} The policy says UseLarger, so the run goes on with "
+        f"{summary(plan)}."
+    )
+    return look.with_condition(ConditionType.DRY_RUN_FRESH, True, Reason.LARGER_USED, sentence)
+
+
+def _agreement(plan: Plan) -> str:
+    """The control plane counts whom the taint reaches; who holds a device through an extended resource is beside it."""
+    beyond = sum(pod.effect is PodEffect.NOT_REACHED_BY_TAINT for pod in plan.counted_pods)
+    by_taint = plural(len(plan.counted_pods) - beyond, "pod")
+    more = f"; {plural(beyond, 'more pod')} the taint does not reach" if beyond else ""
+    return f"The control plane's messages say what taintctl predicts: {by_taint} by the taint{more}."
 
 
 def _unknown(look: Look, reason: Reason, message: str) -> Look:
@@ -132,31 +163,3 @@ def _with_plan_agreement(look: Look, agreed: Agreement | None) -> Look:
 def _with_agreement(rule: RuleStatus, planned: PlannedRule | None) -> RuleStatus:
     predicted = planned.pods if planned is not None else None
     return rule.model_copy(update={"predicted": predicted, "agreement": agreement(rule, planned)})
-
-
-def agreement(rule: RuleStatus, planned: PlannedRule | None) -> Agreement:
-    """All four numbers of the message equal the plan's, or it is a mismatch; what did not parse is no number."""
-    said = (rule.published, rule.allocated, rule.pods, rule.namespaces)
-    if None in said:
-        return Agreement.UNREADABLE
-    if planned is None or said != (planned.published, planned.allocated, planned.pods, planned.namespaces):
-        return Agreement.MISMATCH
-    return Agreement.AGREED
-
-
-def _numbers(rule: RuleStatus, plan: Plan) -> str:
-    if rule.agreement is Agreement.UNREADABLE:
-        return f"The dry-run message of DeviceTaintRule {rule.name} does not read as expected: {rule.message!r}."
-    planned = next((p for p in plan.rules if selector(p) == selector(rule)), None)
-    where = "/".join(part for part in selector(rule) if part)
-    ours = (
-        f"{planned.published}, {planned.allocated} and {plural(planned.pods, 'pod')} in "
-        f"{plural(planned.namespaces, 'namespace')}"
-        if planned is not None
-        else "no such devices"
-    )
-    return (
-        f"For {where} the control plane counts {plural(rule.published or 0, 'published device')}, {rule.allocated} "
-        f"allocated and {plural(rule.pods or 0, 'pod')} in {plural(rule.namespaces or 0, 'namespace')}, "
-        f"and taintctl {ours}."
-    )

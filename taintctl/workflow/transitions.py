@@ -67,6 +67,13 @@ TRANSITIONS: frozenset[Transition] = frozenset(
         (P.AWAITING_APPROVAL, R.NOTICE_GIVEN, P.NOTICE),
         # The notice ends with the second look and the gate. Evicting goes through both again after an interruption.
         (P.NOTICE, R.GATE_PASSED, P.EVICTING),
+        # With drain.mode Evict taintctl asks the pods to go, under NoSchedule: whatever speaks against it now leads
+        # where it leads from Notice. What is left at the timeout needs a second look and the gate once more.
+        (P.NOTICE, R.GATE_PASSED, P.DRAINING),
+        *_moves([P.DRAINING], [R.PLAN_CHANGED], P.DRY_RUN),
+        *_moves([P.DRAINING], POLICY_PROBLEMS, P.BLOCKED),
+        (P.DRAINING, R.DENIED, P.ROLLING_BACK),
+        (P.DRAINING, R.GATE_PASSED, P.EVICTING),
         *_moves([P.NOTICE, P.EVICTING], [R.PLAN_CHANGED], P.DRY_RUN),
         *_moves([P.NOTICE, P.EVICTING], [*NO_AGREEMENT, *POLICY_PROBLEMS], P.BLOCKED),
         *_moves([P.NOTICE, P.EVICTING], [R.DENIED], P.ROLLING_BACK),

@@ -63,7 +63,7 @@ def test_what_is_left_out_has_its_default() -> None:
     assert run is not None
     spec = run.spec.dump()
     assert spec["notice"] == "0s"
-    assert spec["drain"] == {"timeout": "30m"}
+    assert spec["drain"] == {"mode": "Taint", "timeout": "30m"}
     assert spec["work"] == {"mode": "Manual"}
     assert spec["atDeadline"] == "Release"
     assert spec["taint"] == {"key": "taintctl.dev/maintenance"}
@@ -74,6 +74,7 @@ def test_what_is_left_out_has_its_default() -> None:
         "autoApprove": {"min": 1},
         "budgets": "Respect",
         "toleratingPods": "Wait",
+        "onMismatch": "Block",
         "dryRun": {"maxAge": "1m", "attempts": 3},
         "approval": {
             "required": "AboveAutoApprove",
@@ -83,6 +84,7 @@ def test_what_is_left_out_has_its_default() -> None:
             "onExpiry": "Cancel",
             "selfApproval": False,
         },
+        "drain": {"forceAtTimeout": False},
         "rollbackOn": ["DrainTimeout", "Cancelled"],
     }
 

@@ -291,6 +291,7 @@ def test_windows_are_listed_explained_scheduled_and_started(controlled: Lab, cap
             "schedule": {"cron": "30 2 1 1 *", "timeZone": "America/New_York", "duration": "2h"},
             "target": {"driver": "gpu.example.com", "pool": "gpu-worker-03"},
             "notice": "5m",
+            "drain": {"mode": "Evict", "timeout": "1h"},
         },
     }
     controlled.call(lambda: controlled.sandbox.apply([window]))
@@ -307,12 +308,13 @@ def test_windows_are_listed_explained_scheduled_and_started(controlled: Lab, cap
     assert controlled.run("schedule", "yearly", "-n", "2", "-o", "yaml") == 0
     starts = yaml.safe_load(capsys.readouterr().out)["starts"]
     assert [start["start"][4:] for start in starts] == ["-01-01T07:30:00Z"] * 2
-    assert controlled.run("start", "--window", "yearly", "--reason", "now") == 0
+    assert controlled.run("start", "--window", "yearly", "--reason", "now", "--drain-timeout", "5m") == 0
     found = re.match(r"Run (yearly-\w+) is made", capsys.readouterr().out)
     assert found is not None
     raw = controlled.get("maintenanceruns", found[1])
     assert raw is not None
     assert raw["spec"]["notice"] == "5m"
+    assert raw["spec"]["drain"] == {"mode": "Evict", "timeout": "5m"}, "what was not said is the window's"
     target = raw["spec"]["target"]
     assert (target["driver"], target["pool"], target["wholeDriver"]) == ("gpu.example.com", "gpu-worker-03", False)
     assert raw["spec"]["trigger"]["windowName"] == "yearly"
@@ -400,7 +402,8 @@ def test_the_name_of_an_approval_follows_from_what_it_says() -> None:
 def test_every_flag_of_start_reaches_the_run(controlled: Lab, capsys: Captured) -> None:
     assert controlled.run(
         *("start", "--driver", "gpu.example.com", "--pool", "gpu-worker-02", "--device", "gpu-1", "--policy", "nights"),
-        *("--notice", "90s", "--drain-timeout", "5m", "--work-duration", "2h", "--reason", "fans"),
+        *("--notice", "90s", "--work-duration", "2h", "--reason", "fans"),
+        *("--drain-mode", "Evict", "--drain-timeout", "5m"),
         *("--start-at", "2999-01-01T00:00:00+01:00", "--duration", "3h"),
     ) == 0  # fmt: skip
     out = capsys.readouterr().out
@@ -411,7 +414,11 @@ def test_every_flag_of_start_reaches_the_run(controlled: Lab, capsys: Captured) 
     raw = controlled.get("maintenanceruns", found[1])
     assert raw is not None
     spec = raw["spec"]
-    assert (spec["policyName"], spec["notice"], spec["drain"]) == ("nights", "1m30s", {"timeout": "5m"})
+    assert (spec["policyName"], spec["notice"], spec["drain"]) == (
+        "nights",
+        "1m30s",
+        {"mode": "Evict", "timeout": "5m"},
+    )
     assert (spec["startAt"], spec["deadline"]) == ("2998-12-31T23:00:00Z", "2999-01-01T02:00:00Z")
     assert spec["work"] == {"mode": "Duration", "duration": "2h"}
     assert (spec["target"]["driver"], spec["target"]["device"]) == ("gpu.example.com", "gpu-1")

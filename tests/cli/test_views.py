@@ -90,6 +90,53 @@ def test_the_page_of_a_run_that_waits_for_approval() -> None:
     assert plain(run_view(run(**AWAITING), limits, NOW)) == PAGE
 
 
+EVICTS = {"drain": {"mode": "Evict", "timeout": "10m"}}
+FORCES = {"drain": {"forceAtTimeout": True}}
+
+
+def test_a_run_that_drains_by_the_eviction_api_says_what_becomes_of_pods_and_budgets() -> None:
+    plan = {**AWAITING["plan"], "multipleBudgets": ["a/train"]}
+    page = plain(run_view(run(**{**AWAITING, "plan": plan}, spec=EVICTS), policy(), NOW))
+    assert "  Drain:         through the Eviction API, and by NoExecute never" in page
+    assert "Evicted (1): taintctl evicts them through the Eviction API" in page
+    assert "Budgets (PodDisruptionBudgets; the Eviction API honours them)" in page
+    assert "a/pdb    1        0         is waited for" in page
+    assert "  Several budgets select a/train: the Eviction API never decides." in page
+    forced = plain(run_view(run(**AWAITING, spec=EVICTS), policy(**FORCES), NOW))
+    assert "  Drain:         through the Eviction API, then NoExecute for what is left" in forced
+    assert "the Eviction API honours them until drain.timeout, NoExecute after it does not" in forced
+    assert "a/pdb    1        0         would break" in forced
+
+
+def test_what_was_forced_or_was_not_is_on_the_page() -> None:
+    draining: dict[str, Any] = {"phase": "Draining", "phaseSince": at(60)}
+    eviction = {"startedAt": at(900), "forcedAt": at(60)}
+    page = plain(run_view(run(**draining, eviction=eviction, spec=EVICTS), policy(**FORCES), NOW))
+    assert "NoExecute for what was left, 2026-12-01 21:02:00 UTC (60s ago)" in page
+    why = "NoExecute was not set for what is left (PlanChanged): A pod came."
+    eviction = {"startedAt": at(900), "notForcedAt": at(60), "notForced": why}
+    page = plain(run_view(run(**draining, eviction=eviction, spec=EVICTS), policy(**FORCES), NOW))
+    assert why in page
+
+
+def test_explain_says_when_a_drain_is_forced() -> None:
+    begun: dict[str, Any] = {"phase": "Draining", "eviction": {"startedAt": at(60)}}
+    limit = time_limit(run(**begun, spec=EVICTS), policy(**FORCES))
+    assert limit is not None
+    assert (limit.at, limit.then) == (
+        NOW + timedelta(minutes=9),
+        "what is left then gets NoExecute, if a second look and the gate let it",
+    )
+    unforced = time_limit(run(**begun, spec=EVICTS), policy())
+    assert unforced is not None
+    assert "the taint comes off" in unforced.then
+    begun["eviction"]["forcedAt"] = at(0)
+    again = time_limit(run(**begun, spec=EVICTS), policy(**FORCES))
+    assert again is not None
+    assert again.at == NOW + timedelta(minutes=10)
+    assert "the taint comes off" in again.then
+
+
 def test_a_run_that_no_controller_has_seen_says_so() -> None:
     page = plain(run_view(run(), None, NOW))
     assert "No controller has looked at this run yet; is `taintctl run` running?" in page

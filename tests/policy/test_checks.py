@@ -9,6 +9,7 @@ import pytest
 from taintctl.api.plan import Budget, Plan, PlannedDevice, Violation
 from taintctl.api.policy import BUILT_IN_POLICY, EvictionPolicy
 from taintctl.api.reasons import PodEffect
+from taintctl.api.run import DrainMode
 from taintctl.policy import CHECKS, Evaluation, evaluate
 from tests.policy.plans import device, plan, pod, policy
 
@@ -22,8 +23,9 @@ def judge(
     *,
     drain_timeout: timedelta = HALF_AN_HOUR,
     time_left: timedelta = timedelta(hours=8),
+    mode: DrainMode = DrainMode.TAINT,
 ) -> Evaluation:
-    return evaluate(given, by, drain_timeout=drain_timeout, time_left=time_left)
+    return evaluate(given, by, drain_timeout=drain_timeout, time_left=time_left, drain_mode=mode)
 
 
 def only(found: Evaluation) -> Violation:
@@ -279,3 +281,51 @@ def test_a_pod_that_the_eviction_api_can_never_take_blocks_in_every_mode(mode: s
 def test_two_budgets_do_not_matter_for_pods_that_the_taint_deletes() -> None:
     given = plan(pod("own"), pod("t", TOLERATES), multiple_budgets=("team-a/own", "team-a/t"))
     assert judge(given, policy()).allowed
+
+
+@pytest.mark.parametrize("mode", ["Respect", "Warn"])
+def test_the_eviction_api_breaks_no_budget_so_one_that_allows_fewer_now_is_waited_for(mode: str) -> None:
+    """The API answers 429 while a budget forbids (policy/v1 Eviction); at drain.timeout the taint comes off."""
+    found = judge(BROKEN, policy(budgets=mode), mode=DrainMode.EVICT)
+    assert found.allowed
+    (warning,) = found.warnings
+    assert (warning.check, warning.limit, warning.actual) == ("budgets", "team-a/web allows 1", "2")
+    assert warning.message == (
+        "PodDisruptionBudget team-a/web allows 1 disruption and the plan needs 2, so the eviction waits for it until "
+        "drain.timeout; add replicas, or give it more time."
+    )
+    assert judge(BROKEN, policy(budgets="Ignore"), mode=DrainMode.EVICT) == Evaluation((), ())
+
+
+def test_forced_at_the_timeout_it_would_break_after_all_and_blocks() -> None:
+    force = {"forceAtTimeout": True}
+    assert only(judge(BROKEN, policy(drain=force), mode=DrainMode.EVICT)).limit == "team-a/web allows 1"
+    assert judge(BROKEN, policy(drain=force, budgets="Warn"), mode=DrainMode.EVICT).warnings
+    enough = plan(pod("a"), budgets=(Budget("team-a", "web", 1, 1),))
+    assert judge(enough, policy(drain=force), mode=DrainMode.EVICT) == Evaluation((), ())
+
+
+def test_force_is_of_no_account_where_the_taint_drains() -> None:
+    assert judge(BROKEN, policy(drain={"forceAtTimeout": True})) == judge(BROKEN, policy())
+
+
+def test_many_budgets_to_wait_for_are_bounded_too() -> None:
+    given = plan(budgets=tuple(Budget("team-a", f"b{i:03}", 0, 1) for i in range(50)))
+    found = judge(given, policy(), mode=DrainMode.EVICT).warnings
+    assert len(found) == 20
+    assert found[-1].message == "And 31 more PodDisruptionBudgets have to be waited for; narrow the target."
+
+
+@pytest.mark.parametrize("budgets", ["Respect", "Warn", "Ignore"])
+def test_with_the_eviction_api_alone_two_budgets_matter_for_every_pod(budgets: str) -> None:
+    given = plan(pod("own"), pod("t", TOLERATES), multiple_budgets=("team-a/own", "team-a/t"))
+    found = only(judge(given, policy(budgets=budgets), mode=DrainMode.EVICT))
+    assert (found.check, found.actual) == ("multipleBudgets", "1 pod")
+    assert "team-a/own" in found.message
+
+
+def test_where_the_taint_may_have_them_at_the_timeout_two_budgets_matter_only_for_whom_it_does_not_reach() -> None:
+    given = plan(pod("ext", NOT_REACHED), pod("own"), multiple_budgets=("team-a/ext", "team-a/own"))
+    found = only(judge(given, policy(drain={"forceAtTimeout": True}), mode=DrainMode.EVICT))
+    assert "team-a/ext" in found.message
+    assert "team-a/own" not in found.message

@@ -3,6 +3,7 @@ wherever it can be; what evicts only while nobody says otherwise."""
 
 from __future__ import annotations
 
+import asyncio
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -50,6 +51,8 @@ class FakeCluster:
         self.meanwhile: dict[str, dict[str, Any]] = {}
         """After a call of that name the run's metadata has these."""
         self._meta: dict[str, Any] = {"uid": "u", "generation": 3}
+        self.under_way = 0
+        self.most_under_way = 0
 
     def _call(self, name: str, *args: Any) -> None:
         self.calls.append((name, *args))
@@ -85,6 +88,10 @@ class FakeCluster:
 
     async def evict(self, namespace: str, name: str, *, uid: str) -> EvictionOutcome:
         self._call("evict", namespace, name, uid)
+        self.under_way += 1
+        self.most_under_way = max(self.most_under_way, self.under_way)
+        await asyncio.sleep(0)
+        self.under_way -= 1
         return EvictionOutcome(namespace, name, uid, EvictionResult.EVICTED)
 
     async def record_event(self, involved: Any, *, event_type: str, reason: str, message: str) -> None:
@@ -213,12 +220,14 @@ async def test_a_hand_on_the_run_in_the_middle_stops_whatever_would_still_evict(
     cluster = FakeCluster(claims={"team-a/c": claim("pu")})
     cluster.meanwhile[first] = change
     other = SetEffect("other", "ou", "6", Effect.NO_EXECUTE, not_after=NO_EXECUTE.not_after)
-    actions = (NO_EXECUTE, other, EVICT) if first == "effect" else (EVICT, EVICT, NO_EXECUTE)
+    # Pods go eight at a time: those that are under way can't be called back, and the ninth is not begun.
+    actions = (NO_EXECUTE, other, EVICT) if first == "effect" else (*[EVICT] * 9, NO_EXECUTE)
     applied = await Writer(cluster, Clock()).apply(run(), moved(Phase.DRAINING, *actions, DeleteRule("dry", "du")))  # type: ignore[arg-type]
-    assert [c[0] for c in cluster.calls] == ["status", first, "delete"]
+    done = {"effect": 1, "evict": 8}[first]
+    assert [c[0] for c in cluster.calls] == ["status", *[first] * done, "delete"]
     assert not applied.complete
     assert applied.error is None
-    assert len(applied.outcomes) == (first == "evict")
+    assert len(applied.outcomes) == (done if first == "evict" else 0)
 
 
 @pytest.mark.parametrize("hours", [0, 4], ids=["reads of eleven seconds ago", "after the deadline"])
@@ -258,6 +267,20 @@ async def test_a_pod_is_evicted_only_while_a_claim_of_its_own_holds_a_target_dev
     applied = await Writer(cluster, Clock()).apply(run(Phase.DRAINING), moved(Phase.DRAINING, EVICT))  # type: ignore[arg-type]
     assert [c[0] for c in cluster.calls] == (["evict"] if evicted else [])
     assert [o.result for o in applied.outcomes] == [EvictionResult.EVICTED if evicted else EvictionResult.GONE]
+
+
+async def test_pods_are_evicted_eight_at_a_time_and_a_pause_lets_no_further_eight_go() -> None:
+    many = tuple(EvictPod("team-a", f"p{n}", f"u{n}", (f"c{n}",), (GPU,), EVICT.not_after) for n in range(20))
+    claims = {f"team-a/c{n}": claim(f"u{n}") for n in range(20)}
+    cluster = FakeCluster(claims=claims)
+    applied = await Writer(cluster, Clock()).apply(run(Phase.DRAINING), moved(Phase.DRAINING, *many))  # type: ignore[arg-type]
+    assert cluster.most_under_way == 8
+    assert [outcome.name for outcome in applied.outcomes] == [f"p{n}" for n in range(20)]
+    paused = FakeCluster(claims=claims)
+    paused.meanwhile["evict"] = {"generation": 4}
+    applied = await Writer(paused, Clock()).apply(run(Phase.DRAINING), moved(Phase.DRAINING, *many))  # type: ignore[arg-type]
+    assert [outcome.name for outcome in applied.outcomes] == [f"p{n}" for n in range(8)], "those that were under way"
+    assert not applied.complete
 
 
 async def test_our_finalizer_comes_and_goes_and_others_stay() -> None:

@@ -409,6 +409,31 @@ async def test_a_message_that_is_not_our_own_count_blocks_after_so_many_attempts
         assert world.deleted_pods == []
 
 
+@pytest.mark.parametrize(("said", "end"), [("3 pods would", Phase.IN_MAINTENANCE), ("5 pods would", Phase.BLOCKED)])
+async def test_our_own_count_is_used_where_it_is_the_larger_and_the_policy_says_so(said: str, end: Phase) -> None:
+    """A control plane that counts one pod fewer, at the dry run and at the second look; or one that we cannot name."""
+    async with World() as world:
+        world.policy(**{**EXACTLY, "dryRun": {"attempts": 2}, "onMismatch": "UseLarger"})
+        world.sandbox.manager.pause(EVICTION)
+        for second_look in (False, True):
+            speak_of_new_rules(world, HONEST.replace("4 pods would", said), second_look=second_look)
+        when_effect(world, "NoExecute", lambda: world.sandbox.manager.resume(EVICTION))
+        await world.control()
+        await world.start(policyName="policy")
+        await world.until_phase(end)
+        if end is Phase.BLOCKED:
+            assert "team-b/notebook-0 (extended resource)" in world.run().status.message
+            world.assert_never_no_execute()
+            assert world.deleted_pods == []
+            return
+        assert set(world.deleted_pods) == ON_NODE_1
+        plan = world.run().status.plan
+        assert plan is not None
+        assert plan.agreement == "Mismatch"
+        fresh = next(c for c in world.run().status.conditions if c.type == "DryRunFresh")
+        assert (fresh.status, fresh.reason) == ("True", "LargerUsed")
+
+
 async def test_a_run_blocked_by_messages_goes_on_by_itself_when_they_agree_again() -> None:
     async with World() as world:
         world.policy(**EXACTLY)

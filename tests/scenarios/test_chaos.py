@@ -17,6 +17,7 @@ import pytest
 
 from taintctl.adapters.kubernetes.cluster import KubernetesCluster
 from taintctl.api.base import format_time, parse_time
+from taintctl.api.rule import EvictionOutcome
 from taintctl.api.run import MaintenanceRun
 from taintctl.ports.errors import ClusterError
 from taintctl.reconcile.loop import Reconciler
@@ -27,6 +28,9 @@ pytestmark = pytest.mark.looptime
 
 SEEDS = [int(seed) for seed in os.environ.get("CHAOS_SEEDS", "2 3 4 10 19 21 23 24").split()]
 """Chosen for the many phases they pass; CHAOS_SEEDS="1 2 3" tries others."""
+SEEDS_BY_API = [int(seed) for seed in os.environ.get("CHAOS_SEEDS", "6 9 10 20 25 33").split()]
+"""The same with drain.mode Evict."""
+DRAIN_TIMEOUT = {"Taint": timedelta(minutes=5), "Evict": timedelta(seconds=30)}
 APPROVER = "boss@example.com"
 CONTROLLER = "system:serviceaccount:taintctl-system:taintctl"
 SLICES = "resourceslices.resource.k8s.io"
@@ -72,6 +76,14 @@ class Witness:
         self.effects: dict[str, str] = {}
         self.phases: dict[str, str] = {}
         world.store.subscribe(None, self.see)
+        self.evict, world.cluster.evict = world.cluster.evict, self.evicts  # type: ignore[method-assign]
+
+    async def evicts(self, namespace: str, name: str, *, uid: str) -> EvictionOutcome:
+        """Whom the controller evicts by its own hand: never somebody whom no plan named that was asked about."""
+        runs = [run for run in self.world.store.list(RUNS) if (run.get("status") or {}).get("eviction")]
+        if not any(hashed(uid) in approved(run) for run in runs):
+            self.broken.append(f"the Eviction API was asked for {namespace}/{name}, which nobody approved")
+        return await self.evict(namespace, name, uid=uid)
 
     def see(self, event: Any) -> None:
         obj = event.obj
@@ -109,16 +121,26 @@ class Witness:
                 self.broken.append(f"NoExecute hits {pod}, which nobody approved")
         if spec.get("paused") or spec.get("cancelled") or run["metadata"].get("deletionTimestamp"):
             self.broken.append("NoExecute on a held run")
+        if spec["drain"]["mode"] == "Evict":
+            self.forced(run)
         if run["status"]["phase"] != "Evicting":
             self.broken.append(f"NoExecute in {run['status']['phase']}")
         if parse_time(spec["deadline"]) <= self.world.clock.now():
             self.broken.append("NoExecute after the deadline")
 
+    def forced(self, run: Any) -> None:
+        """With drain.mode Evict: by a policy that forces it (as it was when the gate was passed), after the timeout."""
+        begun = parse_time(run["status"]["eviction"]["startedAt"])
+        if self.world.clock.now() < begun + DRAIN_TIMEOUT["Evict"]:
+            self.broken.append("NoExecute before drain.timeout")
+        if not run["status"]["eviction"].get("forcedAt"):
+            self.broken.append("NoExecute was not forced")
+
 
 class Chaos:
     """What people, nodes and networks do; each has the name of what it did in `did`."""
 
-    def __init__(self, world: World, boss: KubernetesCluster, seed: int) -> None:
+    def __init__(self, world: World, boss: KubernetesCluster, seed: int, mode: str) -> None:
         self.world = world
         self.boss = boss
         self.random = random.Random(seed)
@@ -126,6 +148,7 @@ class Chaos:
         self.second: asyncio.Task[None] | None = None
         self.did: list[str] = []
         self.names = ["run"]
+        self.drain = {"mode": mode, "timeout": f"{DRAIN_TIMEOUT[mode].seconds}s"}
 
     async def step(self) -> None:
         often = [self.pod, self.control, self.fault, self.approve, self.approve]
@@ -193,7 +216,7 @@ class Chaos:
         if self.phase not in (*ENDED, "-"):
             return
         self.names.append(f"run-{len(self.names)}")
-        await self.world.start(self.names[-1], policyName="policy", notice="15s", drain={"timeout": "5m"})
+        await self.world.start(self.names[-1], policyName="policy", notice="15s", drain=self.drain)
 
     async def kill(self) -> None:
         await self.world.kill()
@@ -222,7 +245,7 @@ class Chaos:
         if kind == 0:
             faults.fail(r.choice([500, 503, 409, 429, 403]), verbs=verbs, resources=resources, users=user, times=times)
         elif kind == 1:
-            faults.drop(verbs=verbs, resources=resources, users=user, times=times, after=r.random() < 0.7)
+            faults.drop(verbs=verbs, resources=resources, users=user, times=times, after=r.random() < 0.9)
         elif kind == 2:
             faults.slow(r.choice([1, 4, 9, 15]), verbs=verbs, resources=resources, users=user, times=times)
         else:
@@ -237,7 +260,8 @@ class Chaos:
         auto = r.choice([{"maxPods": 20}, {"maxPods": 5}, {}])
         if r.random() < 0.2 and self.world.store.find(POLICIES, None, "policy") is not None:
             self.world.store.delete(POLICIES, None, "policy")
-        self.world.policy(limits=limits, autoApprove=auto, budgets="Ignore", approval={"expiresAfter": "20m"})
+        more = {"drain": {"forceAtTimeout": r.random() < 0.9}} if self.drain["mode"] == "Evict" else {}
+        self.world.policy(limits=limits, autoApprove=auto, budgets="Ignore", approval={"expiresAfter": "20m"}, **more)
 
     async def approve(self) -> None:
         await self.world.decide(self.boss, APPROVER, "Approve", self.names[-1])
@@ -301,15 +325,15 @@ def all_ended(world: World) -> bool:
     return all((run.get("status") or {}).get("phase") in ENDED for run in world.store.list(RUNS))
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-async def test_whatever_happens_the_promises_hold(seed: int, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize(("mode", "seed"), [("Taint", s) for s in SEEDS] + [("Evict", s) for s in SEEDS_BY_API])
+async def test_whatever_happens_the_promises_hold(mode: str, seed: int, caplog: pytest.LogCaptureFixture) -> None:
     """No pod is hit that was not approved, no device is let go in use, no rule outlives its run, nothing crashes."""
     async with World() as world:
         boss = await world.user(APPROVER, "taintctl-approver")
-        chaos, witness = Chaos(world, boss, seed), Witness(world)
+        chaos, witness = Chaos(world, boss, seed, mode), Witness(world)
         chaos.policy()
         await world.control()
-        await world.start(policyName="policy", notice="15s", drain={"timeout": "5m"})
+        await world.start(policyName="policy", notice="15s", drain=chaos.drain)
         for _ in range(60):
             await world.wait(chaos.random.choice([0.3, 1, 2, 5, 10, 20, 60]))
             await chaos.step()

@@ -13,6 +13,7 @@ from taintctl.api.check import FieldProblem
 from taintctl.api.plan import PlannedPod, Problem
 from taintctl.api.reasons import Effect, Phase, PodEffect, Reason
 from taintctl.workflow import decide
+from taintctl.workflow.follow import follow
 from taintctl.workflow.gate import gate
 from taintctl.workflow.look import HandEdit, Look
 from taintctl.workflow.model import DeleteRule, Observation, SetEffect
@@ -322,7 +323,7 @@ def at_the_gate() -> Look:
     """The look of the very decision that passes: read from what it decides on."""
     world = noticed()
     look = look_at(world.observe())
-    answer = read(look, "dry-run", new_second_look, Reason.SECOND_LOOK, "")
+    answer = read(look, "dry-run", new_second_look, Reason.SECOND_LOOK, "", follow)
     assert isinstance(answer, Look)
     return answer
 

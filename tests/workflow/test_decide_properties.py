@@ -16,12 +16,12 @@ from taintctl.api.base import ANNOTATION_ROUND, FINALIZER
 from taintctl.api.check import FieldProblem
 from taintctl.api.objects import DeviceTaintRule
 from taintctl.api.plan import Idleness, Problem, Verdict
-from taintctl.api.policy import RollbackFailure
+from taintctl.api.policy import OnMismatch, RollbackFailure
 from taintctl.api.reasons import Agreement, Effect, Phase, PodEffect, Reason
 from taintctl.api.rule import EvictionOutcome, EvictionResult
-from taintctl.api.run import AtDeadline, Ending, RunStatus
+from taintctl.api.run import AtDeadline, Drain, DrainMode, Ending, RunStatus
 from taintctl.impact import parse
-from taintctl.policy import covers, evaluate, people_needed, tally
+from taintctl.policy import covers, evaluate, people_needed, tally, uncovered
 from taintctl.workflow import TRANSITIONS, decide
 from taintctl.workflow.model import (
     CreateRule,
@@ -45,6 +45,7 @@ from tests.workflow.builders import (
     make_pod,
     make_policy,
     make_run,
+    said,
     seconds,
     terminating,
 )
@@ -64,29 +65,48 @@ PLANS = [
 PROBLEMS = [*PLAN_PROBLEMS, Reason.CLUSTER_UNREADABLE, "SomethingNew"]
 
 
-def seen_on_the_way(auto: bool, keep: bool) -> list[Observation]:
-    """The observations of a whole run, with a kill in the middle of the patches."""
+def seen_on_the_way(
+    auto: bool, keep: bool, mode: DrainMode = DrainMode.TAINT, force: bool = False, fewer: int = 0
+) -> list[Observation]:
+    """The observations of a whole run, with a kill in the middle of the patches. With `force` the Eviction API lets
+    nobody go before the timeout. The control plane counts so many published devices `fewer` than the plan."""
     rollback = () if keep else (RollbackFailure.DRAIN_TIMEOUT, RollbackFailure.CANCELLED)
-    policy = make_policy(approval={"required": "Never" if auto else "Always"}, rollbackOn=rollback)
+    policy = make_policy(
+        approval={"required": "Never" if auto else "Always"},
+        rollbackOn=rollback,
+        drain={"forceAtTimeout": force},
+        onMismatch="UseLarger" if fewer else "Block",
+    )
     world = World(
-        run=make_run(target={"driver": DRIVER, "wholeDriver": True}, meta={"finalizers": ()}),
+        run=make_run(
+            target={"driver": DRIVER, "wholeDriver": True},
+            meta={"finalizers": ()},
+            drain={"mode": mode, "timeout": "1m"},
+        ),
         plan=PLANS[0],
         policy=policy,
+        outcome=(lambda a: EvictionOutcome(a.namespace, a.name, a.uid, EvictionResult.BUDGET_FORBIDS, "No."))
+        if force
+        else None,
+        message=lambda rule: said(replace(rule, published=rule.published - fewer)),
     )
     found: list[Observation] = []
     killed = False
-    for _ in range(100):
+    for _ in range(150):
         found.append(world.observe())
         if world.phase is not None and world.phase.ended:
             break
         if world.phase is Phase.AWAITING_APPROVAL and not auto and not world.approvals:
             world.approve()
-        if world.phase is Phase.DRAINING and world.evicted:
+        forced = world.status.eviction is not None and world.status.eviction.forced_at is not None
+        if world.phase is Phase.DRAINING and (forced if force else world.evicted):
             world.evictions_complete()
             world.plan = make_plan([], pools=["node-1", "node-2"])
         if world.phase is Phase.IN_MAINTENANCE and not world.run.spec.work_completed:
             world.spec(work_completed=True)
-        if world.phase is Phase.NOTICE and len(world.rules) == 4 and not killed:
+        by_api = mode is DrainMode.EVICT
+        patching = Phase.DRAINING if by_api else Phase.NOTICE
+        if world.phase is patching and len(world.rules) == 4 and not killed:
             killed, world.kill_after = True, world._writes + 2
         try:
             world.pass_time(world.step().requeue_after or 0)
@@ -96,6 +116,9 @@ def seen_on_the_way(auto: bool, keep: bool) -> list[Observation]:
 
 
 WAY = [o for auto in (True, False) for keep in (True, False) for o in seen_on_the_way(auto, keep)]
+WAY_BY_API = [
+    o for auto in (True, False) for force in (True, False) for o in seen_on_the_way(auto, False, DrainMode.EVICT, force)
+]
 
 
 def run_changed(**spec: Any) -> Change:
@@ -181,6 +204,7 @@ def put_phase(phase: Phase | None) -> Change:
 
 
 OUTCOMES = [(EvictionOutcome("team-a", "web", "uid-web", result, "the server's words"),) for result in EvictionResult]
+WAY_OF_THE_LARGER = seen_on_the_way(True, False, fewer=1) + seen_on_the_way(True, False, DrainMode.EVICT, True, fewer=1)
 which = st.integers(0, 5)
 CHANGES: st.SearchStrategy[Change] = st.one_of(
     st.sampled_from([None, *Phase]).map(put_phase),
@@ -202,6 +226,13 @@ CHANGES: st.SearchStrategy[Change] = st.one_of(
             observed(policy=None),
             observed(policy=make_policy(limits={"maxPods": 0})),
             observed(policy=make_policy(approval={"required": "Always", "count": 3})),
+            observed(policy=make_policy(drain={"forceAtTimeout": True})),
+            observed(policy=make_policy(onMismatch="UseLarger")),
+            observed(policy=make_policy(onMismatch="UseLarger", dryRun={"attempts": 1})),
+            observed(policy=make_policy(drain={"forceAtTimeout": False})),
+            run_changed(drain=Drain(mode=DrainMode.TAINT)),
+            run_changed(drain=Drain(mode=DrainMode.EVICT)),
+            run_changed(drain=Drain(mode=DrainMode.EVICT, timeout=seconds(1))),
             observed(rules=()),
             run_changed(paused=True),
             run_changed(cancelled=True),
@@ -251,7 +282,7 @@ CHANGES: st.SearchStrategy[Change] = st.one_of(
 
 @st.composite
 def cases(draw: st.DrawFn) -> tuple[Observation, timedelta]:
-    observation = draw(st.sampled_from(WAY))
+    observation = draw(st.sampled_from(WAY) | st.sampled_from(WAY_BY_API) | st.sampled_from(WAY_OF_THE_LARGER))
     for change in draw(st.lists(CHANGES, max_size=3)):
         observation = change(observation)
     late = draw(st.sampled_from([seconds(0), seconds(0), seconds(5), seconds(61), HOUR]))
@@ -288,7 +319,12 @@ def test_every_decision_keeps_the_promises(case: tuple[Observation, timedelta], 
     if after.phase is Phase.IN_MAINTENANCE and before.phase is not Phase.IN_MAINTENANCE:
         assert observation.live
         assert observation.idleness.verdict is Verdict.TRUE
-        assert all(rule.effect is Effect.NO_EXECUTE for rule in after.rules if rule.role == "taint")
+        effects = {rule.effect for rule in after.rules}
+        by_api = observation.run.spec.drain.mode is DrainMode.EVICT
+        assert effects == {Effect.NO_EXECUTE} or (by_api and effects == {Effect.NO_SCHEDULE})
+    if after.phase is Phase.DRAINING and before.phase is Phase.NOTICE:
+        assert observation.run.spec.drain.mode is DrainMode.EVICT
+        check_passed(observation, now)
     if after.phase in BEFORE_EVICTION:
         assert all(rule.effect is not Effect.NO_EXECUTE for rule in after.rules)
     for action in decision.actions:
@@ -337,7 +373,7 @@ def check_action(observation: Observation, decision: Decision, action: Any, now:
                 kept = {entry.name for entry in run.status.rules if entry.uid}
                 assert action.name not in kept, "a device in maintenance was freed"
         case EvictPod():
-            check_eviction(observation, action)
+            check_eviction(observation, action, now)
         case RemoveFinalizer():
             assert observation.rules == ()
             assert after.phase is not None
@@ -345,12 +381,27 @@ def check_action(observation: Observation, decision: Decision, action: Any, now:
 
 
 def check_gate(observation: Observation, decision: Decision, action: SetEffect, now: Any) -> None:
-    run, plan, policy = observation.run, observation.plan, observation.policy
+    run = observation.run
     assert decision.status.phase is Phase.EVICTING
-    assert run.status.phase in (Phase.NOTICE, Phase.EVICTING)
+    assert run.status.phase in (Phase.NOTICE, Phase.EVICTING, Phase.DRAINING)
+    if run.spec.drain.mode is DrainMode.EVICT:
+        eviction, policy = run.status.eviction, observation.policy
+        assert policy is not None
+        assert policy.spec.drain.force_at_timeout, "budgets were to be honoured"
+        assert eviction is not None
+        assert eviction.started_at is not None
+        assert now - eviction.started_at >= run.spec.drain.timeout
+    else:
+        assert run.status.phase is not Phase.DRAINING
+    assert action.not_after == observation.taken_at + seconds(10)
+    check_passed(observation, now)
+
+
+def check_passed(observation: Observation, now: Any) -> None:
+    """The gate's promises, counted again."""
+    run, plan, policy = observation.run, observation.plan, observation.policy
     assert observation.live
     assert now - observation.taken_at <= seconds(10)
-    assert action.not_after == observation.taken_at + seconds(10)
     assert not any((run.spec.paused, run.spec.cancelled, observation.problems, run.metadata.deletion_timestamp))
     assert run.spec.start_at is None or run.spec.start_at <= now
     assert now < run.spec.deadline
@@ -358,7 +409,8 @@ def check_gate(observation: Observation, decision: Decision, action: SetEffect, 
     assert policy is not None
     assert observation.plan_problem is None
     left = run.spec.deadline - now
-    assert evaluate(plan, policy, drain_timeout=run.spec.drain.timeout, time_left=left).allowed
+    drain = run.spec.drain
+    assert evaluate(plan, policy, drain_timeout=drain.timeout, time_left=left, drain_mode=drain.mode).allowed
     approval = run.status.approval
     assert approval is not None
     assert approval.asked is not None
@@ -380,28 +432,56 @@ def check_gate(observation: Observation, decision: Decision, action: SetEffect, 
         assert (beside.metadata.annotations or {})[ANNOTATION_ROUND] == str(run.status.dry_run.round)
         assert beside.eviction is not None
         assert beside.eviction.observed_generation == beside.metadata.generation
-        said = parse(beside.eviction.message or "")
-        assert said is not None
-        assert (said.published, said.allocated, said.pods, said.namespaces) == (
-            planned.published,
-            planned.allocated,
-            planned.pods,
-            planned.namespaces,
-        )
+        message = parse(beside.eviction.message or "")
+        assert message is not None
+        theirs = (message.published, message.allocated, message.pods, message.namespaces)
+        ours = (planned.published, planned.allocated, planned.pods, planned.namespaces)
+        if policy.spec.on_mismatch is OnMismatch.USE_LARGER and theirs != ours:
+            assert run.status.dry_run.attempts >= policy.spec.dry_run.attempts
+            assert all(a <= b for a, b in zip(theirs, ours, strict=True)), "somebody whom we cannot name"
+        else:
+            assert theirs == ours
 
 
-def check_eviction(observation: Observation, action: EvictPod) -> None:
-    plan, approval = observation.plan, observation.run.status.approval
-    assert observation.run.status.phase is Phase.DRAINING
+def check_eviction(observation: Observation, action: EvictPod, now: Any) -> None:
+    run, plan, approval = observation.run, observation.plan, observation.run.status.approval
+    assert run.status.phase is Phase.DRAINING
     assert observation.live
+    assert now - observation.taken_at <= seconds(10)
+    assert action.not_after == min(observation.taken_at + seconds(10), run.spec.deadline)
+    assert not any((run.spec.paused, run.spec.cancelled, observation.problems, run.metadata.deletion_timestamp))
+    assert now < run.spec.deadline
     assert plan is not None
     pod = next(p for p in plan.pods if p.uid == action.uid)
-    assert pod.effect is PodEffect.NOT_REACHED_BY_TAINT
     assert not pod.terminating
     assert pod.name != "late", "a pod that nobody approved"
     assert approval is not None
     assert approval.asked is not None
-    assert not observation.run.spec.paused
+    assert pod.uid not in uncovered(approval.asked, plan, run_uid=run.metadata.uid)
+    effects = {rule.spec.taint.effect for rule in observation.rules if not rule.metadata.name.endswith("-dry")}
+    if effects == {"NoExecute"}:
+        assert pod.effect is PodEffect.NOT_REACHED_BY_TAINT, "the taint deletes the others"
+        return
+    eviction, policy = run.status.eviction, observation.policy
+    assert effects == {"NoSchedule"}
+    assert run.spec.drain.mode is DrainMode.EVICT
+    assert eviction is not None, "no gate was passed"
+    assert eviction.started_at is not None
+    assert eviction.forced_at is None
+    assert pod.effect is not PodEffect.TOLERATES
+    if pod.toleration_seconds is not None:
+        assert now - eviction.started_at >= seconds(pod.toleration_seconds)
+    assert policy is not None
+    counted = tally(
+        observation.approvals,
+        approval.asked,
+        policy,
+        verified_since=observation.approvals_verified,
+        allow_unverified=False,
+        asked_at=approval.asked_at,
+        expires_at=approval.expires_at,
+    )
+    assert counted.complete(approval.needed)
 
 
 @settings(max_examples=150, deadline=None)
@@ -420,15 +500,17 @@ def test_a_look_that_finds_nothing_new_stores_nothing_new(case: tuple[Observatio
 
 
 def test_a_held_run_never_evicts_before_maintenance() -> None:
-    for observation in WAY:
+    for observation in [*WAY, *WAY_BY_API]:
         if observation.run.status.phase in BEFORE_MAINTENANCE:
             paused = run_changed(paused=True)(observation)
             decision = decide(paused, paused.taken_at)
             assert all(rule.effect is not Effect.NO_EXECUTE for rule in decision.status.rules)
+            assert not [action for action in decision.actions if isinstance(action, EvictPod)]
 
 
 def test_the_way_passes_every_phase_that_a_good_run_has() -> None:
-    assert {o.run.status.phase for o in WAY} >= {
+    both = [{o.run.status.phase for o in way} for way in (WAY, WAY_BY_API, WAY_OF_THE_LARGER)]
+    assert set.intersection(*both) >= {
         None,
         Phase.PENDING,
         Phase.DRY_RUN,

@@ -12,8 +12,8 @@ from taintctl.api.plan import Budget, PlannedRule, Problem
 from taintctl.api.reasons import Agreement, Effect, Phase, PodEffect, Reason
 from taintctl.api.rule import RuleManifest
 from taintctl.api.run import RuleStatus
+from taintctl.workflow.mismatch import agreement
 from taintctl.workflow.model import AddFinalizer, CreateRule, DeleteRule
-from taintctl.workflow.rounds import agreement
 from tests.workflow.builders import (
     DRIVER,
     HOUR,

@@ -32,13 +32,21 @@ def reachable(start: Phase | None, without: frozenset[Phase] = frozenset()) -> s
 
 
 @pytest.mark.parametrize("step", [Phase.DRY_RUN, Phase.AWAITING_APPROVAL, Phase.NOTICE])
-def test_no_path_to_eviction_misses_the_dry_run_the_approval_or_the_notice(step: Phase) -> None:
-    assert Phase.EVICTING in reachable(None)
-    assert Phase.EVICTING not in reachable(None, frozenset({step}))
+@pytest.mark.parametrize("evicts", [Phase.EVICTING, Phase.DRAINING])
+def test_no_path_to_eviction_misses_the_dry_run_the_approval_or_the_notice(evicts: Phase, step: Phase) -> None:
+    assert evicts in reachable(None)
+    assert evicts not in reachable(None, frozenset({step}))
 
 
 def test_eviction_begins_only_with_a_passed_gate() -> None:
-    assert {(a, r) for a, r, to in TRANSITIONS if to is Phase.EVICTING} == {(Phase.NOTICE, Reason.GATE_PASSED)}
+    """By the taint, or through the Eviction API; and from the one to the other with the gate passed once more."""
+    into = {(a, r, to) for a, r, to in TRANSITIONS if to in (Phase.EVICTING, Phase.DRAINING)}
+    assert into == {
+        (Phase.NOTICE, Reason.GATE_PASSED, Phase.EVICTING),
+        (Phase.NOTICE, Reason.GATE_PASSED, Phase.DRAINING),
+        (Phase.DRAINING, Reason.GATE_PASSED, Phase.EVICTING),
+        (Phase.EVICTING, Reason.EVICTION_ACKNOWLEDGED, Phase.DRAINING),
+    }
 
 
 def test_awaiting_approval_is_reached_from_a_dry_run_alone_and_notice_from_it_alone() -> None:

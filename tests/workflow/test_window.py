@@ -77,7 +77,7 @@ def test_a_start_makes_one_run_that_copies_the_template_between_start_and_end() 
     windows = Windows(
         policyName="careful",
         notice="5m",
-        drain={"timeout": "10m"},
+        drain={"mode": "Evict", "timeout": "10m"},
         work={"mode": "Duration", "duration": "1h"},
         taint={"key": "example.com/night", "value": "on"},
         atDeadline="Extend",
@@ -98,7 +98,7 @@ def test_a_start_makes_one_run_that_copies_the_template_between_start_and_end() 
             "taint": {"key": "example.com/night", "value": "on"},
             "policyName": "careful",
             "notice": "5m",
-            "drain": {"timeout": "10m"},
+            "drain": {"mode": "Evict", "timeout": "10m"},
             "work": {"mode": "Duration", "duration": "1h"},
             "atDeadline": "Extend",
             "extendBy": "30m",

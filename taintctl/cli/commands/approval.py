@@ -59,10 +59,12 @@ async def decide(session: Session, name: str, decision: ApprovalDecision, commen
     if plan is not None:
         say(line(f"Run {name} ({target_text(run.spec.target)}) would do this:"))
         say(plan_view.counts(plan.counts, policy.spec if policy else None))
+        mode, spec = run.spec.drain.mode, policy.spec if policy else None
         say(plan_view.violations(plan.violations))
-        say(plan_view.pods(plan.pods, plan.more_pods))
+        say(plan_view.pods(plan.pods, plan.more_pods, mode=mode))
         say(plan_view.lost(plan.lost_with, plan.more_lost_with))
-        say(plan_view.budgets(plan.budgets, plan.more_budgets))
+        multiple = plan.multiple_budgets
+        say(plan_view.budgets(plan.budgets, plan.more_budgets, multiple=multiple, mode=mode, policy=spec))
     person = await session.whoami()
     _may(policy, person)
     if decision is not ApprovalDecision.DENY:

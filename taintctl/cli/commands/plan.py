@@ -164,6 +164,7 @@ async def judge(session: Reading, template: Template, policy_name: str | None) -
         found,
         policy,
         drain_timeout=template.spec.drain.timeout,
+        drain_mode=template.spec.drain.mode,
         time_left=template.lasts or DEFAULT_TIME,
     )
     needed = people_needed(found, policy, protected=bool(evaluation.protected))
@@ -171,13 +172,16 @@ async def judge(session: Reading, template: Template, policy_name: str | None) -
 
 
 def render(judged: Judged, *, wide: bool = False) -> list[Line]:
-    plan, policy = judged.plan, judged.policy
+    plan, policy, mode = judged.plan, judged.policy, judged.template.spec.drain.mode
     lines = [line(heading("Plan"), f" for {target_text(judged.template.spec.target)}, judged by policy {policy.name}")]
     lines += plan_view.counts(judged.counts, policy.spec)
     lines += [line(""), heading("Devices")]
     lines += plan_view.devices([_device(d) for d in plan.devices], wide=wide)
-    lines += [line(""), heading("Pods"), *plan_view.pods(plan.pods, wide=wide, notes=_notes(plan))]
-    for found in (plan_view.lost([_lost(gang) for gang in plan.lost_with], wide=wide), plan_view.budgets(plan.budgets)):
+    lines += [line(""), heading("Pods"), *plan_view.pods(plan.pods, wide=wide, notes=_notes(plan), mode=mode)]
+    for found in (
+        plan_view.lost([_lost(gang) for gang in plan.lost_with], wide=wide),
+        plan_view.budgets(plan.budgets, multiple=plan.multiple_budgets, mode=mode, policy=policy.spec),
+    ):
         lines += [line(""), *found] if found else []
     rows = [
         (
@@ -250,6 +254,7 @@ def document(judged: Judged) -> dict[str, Any]:
         "kind": "Plan",
         "target": judged.template.spec.target.dump(),
         "policy": {"name": policy.name, "generation": policy.metadata.generation},
+        "drain": {"mode": str(judged.template.spec.drain.mode), "forceAtTimeout": policy.spec.drain.force_at_timeout},
         "digest": judged.digest,
         "computedAt": format_time(plan.computed_at) if plan.computed_at else None,
         "counts": judged.counts.dump(),
@@ -310,6 +315,7 @@ def document(judged: Judged) -> dict[str, Any]:
         "budgets": [
             {"namespace": b.namespace, "name": b.name, "allowed": b.allowed, "needed": b.needed} for b in plan.budgets
         ],
+        "multipleBudgets": list(plan.multiple_budgets),
         "violations": [_said(v) for v in judged.evaluation.violations],
         "warnings": [_said(v) for v in judged.evaluation.warnings],
         "approval": {"needed": judged.needed, "breakNeeded": bool(judged.evaluation.protected)},

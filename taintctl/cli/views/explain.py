@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from taintctl.api.base import condition, format_duration
 from taintctl.api.policy import EvictionPolicy, OnExpiry, RollbackFailure, ToleratingPods
 from taintctl.api.reasons import ConditionType, Effect, Phase, Reason
-from taintctl.api.run import AtDeadline, MaintenanceRun, WorkMode
+from taintctl.api.run import AtDeadline, DrainMode, MaintenanceRun, WorkMode
 from taintctl.api.text import plural
 from taintctl.api.window import MaintenanceWindow
 from taintctl.cli.text import Cell, Line, command, fields, heading, line, moment, relative, span, when
@@ -138,8 +138,11 @@ def time_limit(run: MaintenanceRun, policy: EvictionPolicy | None, speed: float 
         if since:
             return Limit(max(since) + wait, "then a second look, and eviction if it agrees")
     if status.phase in (Phase.EVICTING, Phase.DRAINING) and status.eviction and status.eviction.started_at:
-        timeout = status.eviction.started_at + spec.drain.timeout / speed
+        timeout = (status.eviction.forced_at or status.eviction.started_at) + spec.drain.timeout / speed
         rolls_back = policy is None or RollbackFailure.DRAIN_TIMEOUT in policy.spec.rollback_on
+        forces = policy is not None and policy.spec.drain.force_at_timeout and spec.drain.mode is DrainMode.EVICT
+        if forces and status.eviction.forced_at is None and timeout < spec.deadline:
+            return Limit(timeout, "what is left then gets NoExecute, if a second look and the gate let it")
         if rolls_back and timeout < spec.deadline:
             ignoring = policy is not None and policy.spec.tolerating_pods is ToleratingPods.IGNORE
             those = "pods that are still there then" + (" and do not tolerate the taint" if ignoring else "")

@@ -9,7 +9,8 @@ from taintctl.api.objects import Unread
 from taintctl.api.plan import PlanCounts, PlanLost
 from taintctl.api.policy import ApprovalRequired, Limits, PolicySpec
 from taintctl.api.reasons import PodEffect
-from taintctl.api.text import plural
+from taintctl.api.run import DrainMode
+from taintctl.api.text import plural, some
 from taintctl.cli.text import BAD, GOOD, WARN, Cell, Line, heading, line, styled, table
 
 EFFECTS: dict[PodEffect, tuple[str, str]] = {
@@ -21,6 +22,13 @@ EFFECTS: dict[PodEffect, tuple[str, str]] = {
     ),
     PodEffect.TOLERATES: ("they tolerate the taint and stay; without adminAccess they keep their devices busy", WARN),
 }
+EFFECTS_BY_API: dict[PodEffect, tuple[str, str]] = {
+    **EFFECTS,
+    PodEffect.EVICTED: ("taintctl evicts them through the Eviction API", ""),
+    PodEffect.EVICTED_LATER: ("taintctl evicts them through the Eviction API after their tolerationSeconds", ""),
+    PodEffect.NOT_REACHED_BY_TAINT: ("extended resource: taintctl evicts them too, the taint never would", WARN),
+}
+"""With drain.mode Evict."""
 UNREAD: dict[str, str] = {
     Unread.FORBIDDEN: "you may not get it",
     Unread.NOT_FOUND: "it is gone",
@@ -73,11 +81,16 @@ class DeviceLike(Protocol):
 
 
 def pods(
-    items: Sequence[PodLike], more: int = 0, *, wide: bool = False, notes: dict[str, str] | None = None
+    items: Sequence[PodLike],
+    more: int = 0,
+    *,
+    wide: bool = False,
+    notes: dict[str, str] | None = None,
+    mode: DrainMode = DrainMode.TAINT,
 ) -> list[Line]:
     """Pods under a heading for each effect, worst first. `notes` says something beside a pod, by `namespace/name`."""
     lines: list[Line] = []
-    for effect, (meaning, style) in EFFECTS.items():
+    for effect, (meaning, style) in (EFFECTS if mode is DrainMode.TAINT else EFFECTS_BY_API).items():
         group = [pod for pod in items if pod.effect is effect]
         if not group:
             continue
@@ -128,22 +141,43 @@ def devices(items: Sequence[DeviceLike], more: int = 0, *, wide: bool = False) -
     return lines
 
 
-def budgets(items: Sequence[BudgetLike], more: int = 0) -> list[Line]:
+def budgets(
+    items: Sequence[BudgetLike],
+    more: int = 0,
+    *,
+    multiple: Sequence[str] = (),
+    mode: DrainMode = DrainMode.TAINT,
+    policy: PolicySpec | None = None,
+) -> list[Line]:
+    """What they allow and the plan needs. `multiple` are the pods that more than one selects. Through the Eviction API
+    alone none can break: it is waited for."""
     if not items:
         return []
+    forced = policy is not None and policy.drain.force_at_timeout
+    waits = mode is DrainMode.EVICT and not forced
+    lacking = styled("is waited for", WARN) if waits else styled("would break", BAD)
+    words = {
+        DrainMode.TAINT: "the taint itself does not honour them",
+        DrainMode.EVICT: "the Eviction API honours them"
+        + (" until drain.timeout, NoExecute after it does not" if forced else ""),
+    }
     rows: list[list[Cell]] = [
         [
             f"{b.namespace}/{b.name}",
             str(b.needed),
             str(b.allowed),
-            styled("would break", BAD) if b.needed > b.allowed else styled("holds", GOOD),
+            lacking if b.needed > b.allowed else styled("holds", GOOD),
         ]
         for b in items
     ]
-    lines = [heading("Budgets (PodDisruptionBudgets; the taint itself does not honour them)")]
+    lines = [heading(f"Budgets (PodDisruptionBudgets; {words[mode]})")]
     lines += table(("BUDGET", "NEEDED", "ALLOWED", ""), rows, indent=2)
     if more:
         lines.append(line(f"  and {more} more"))
+    if multiple:
+        lines.append(
+            line("  ", styled("Several budgets select ", WARN), f"{some(multiple)}: the Eviction API never decides.")
+        )
     return lines
 
 

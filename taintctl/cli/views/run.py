@@ -8,7 +8,7 @@ from datetime import datetime
 from taintctl.api.base import format_duration
 from taintctl.api.policy import EvictionPolicy
 from taintctl.api.reasons import Agreement, Phase
-from taintctl.api.run import MaintenanceRun, RuleStatus, RunStatus, WorkMode
+from taintctl.api.run import DrainMode, MaintenanceRun, RuleStatus, RunStatus, WorkMode
 from taintctl.api.target import Partitions, Target
 from taintctl.api.text import some
 from taintctl.cli.text import (
@@ -156,6 +156,7 @@ def _facts(run: MaintenanceRun, policy: EvictionPolicy | None, now: datetime) ->
             "Notice",
             f"{format_duration(spec.notice)} (at least 10s), then pods may take {format_duration(spec.drain.timeout)}",
         ),
+        *([("Drain", _drain(policy))] if spec.drain.mode is DrainMode.EVICT else []),
         ("Work", _work(run, now)),
     ]
     return fields(pairs, indent=2)
@@ -174,6 +175,13 @@ def _asked_by(run: MaintenanceRun) -> str:
     return f"{who}: {trigger.reason}" if trigger.reason else who
 
 
+def _drain(policy: EvictionPolicy | None) -> str:
+    if policy is None:
+        return "through the Eviction API"
+    force = policy.spec.drain.force_at_timeout
+    return "through the Eviction API, " + ("then NoExecute for what is left" if force else "and by NoExecute never")
+
+
 def _work(run: MaintenanceRun, now: datetime) -> str:
     work, started = run.spec.work, run.status.work_started_at
     began = f", began {when(started, now)}" if started else ""
@@ -186,15 +194,16 @@ def _plan(run: MaintenanceRun, policy: EvictionPolicy | None, wide: bool) -> lis
     plan = run.status.plan
     if plan is None:
         return []
-    spec = policy.spec if policy else None
+    spec, mode = policy.spec if policy else None, run.spec.drain.mode
     computed = f" (made at {moment(plan.computed_at)})" if plan.computed_at else ""
     lines = [line(heading("Plan"), computed), *plan_view.counts(plan.counts, spec)]
     lines += plan_view.violations(plan.violations)
     lines += [line(""), heading("Devices"), *plan_view.devices(plan.devices, plan.more_devices, wide=wide)]
-    lines += [line(""), heading("Pods"), *plan_view.pods(plan.pods, plan.more_pods, wide=wide)]
+    lines += [line(""), heading("Pods"), *plan_view.pods(plan.pods, plan.more_pods, wide=wide, mode=mode)]
+    multiple = plan.multiple_budgets
     for found in (
         plan_view.lost(plan.lost_with, plan.more_lost_with, wide=wide),
-        plan_view.budgets(plan.budgets, plan.more_budgets),
+        plan_view.budgets(plan.budgets, plan.more_budgets, multiple=multiple, mode=mode, policy=spec),
     ):
         lines += [line(""), *found] if found else []
     return lines
@@ -244,6 +253,10 @@ def _eviction(status: RunStatus, now: datetime) -> list[Line]:
         ("Evicted", f"{eviction.evicted_by_taint} by the taint, {eviction.evicted_by_taintctl} by taintctl"),
         ("Still there", f"{eviction.pending} to go, {len(eviction.terminating)} terminating"),
     ]
+    if eviction.forced_at:
+        pairs.append(("Forced", f"NoExecute for what was left, {when(eviction.forced_at, now)}"))
+    if eviction.not_forced:
+        pairs.append(("Not forced", styled(eviction.not_forced, WARN)))
     if eviction.terminating:
         pairs.append(("Terminating", some([f"{p.namespace}/{p.name}" for p in eviction.terminating], 5)))
     if eviction.late:

@@ -12,6 +12,7 @@ WORDS: dict[str, str] = {
     Reason.DEVICE_IN_OTHER_RUN: "Another run has one of these devices; this one goes on when that one has ended.",
     Reason.WAITING_FOR_DRY_RUN: "Rules of effect None are made, and the control plane is asked whom they would hit.",
     Reason.AGREED: "The control plane's dry run and our own count say the same.",
+    Reason.LARGER_USED: "The two counts differ, ours is the larger, and the policy says to go on with that.",
     Reason.WITHIN_POLICY: "The policy allows the plan.",
     Reason.WAITING_FOR_APPROVAL: "Somebody has to approve the plan.",
     Reason.WAITING_FOR_START: "Everything is ready; the run's start has not come yet.",

@@ -1,4 +1,6 @@
-"""Draining: the taint deletes what it reaches, taintctl evicts the rest of the approved plan; then idle is proven."""
+"""Draining: the pods of the approved plan go, and then idle is proven. By the taint, and through the Eviction API whom
+it does not reach; or with drain.mode Evict all through the Eviction API, under NoSchedule, and by the taint only what
+is left at the timeout, if the policy forces that and the gate is passed once more."""
 
 from __future__ import annotations
 
@@ -13,12 +15,17 @@ from taintctl.api.rule import EvictionResult
 from taintctl.api.run import EvictionStatus
 from taintctl.api.text import moment, plural, some
 from taintctl.policy import uncovered
+from taintctl.policy.checks import LONGEST
+from taintctl.workflow.follow import follow, second_look
+from taintctl.workflow.gate import may_force
 from taintctl.workflow.look import Look
 from taintctl.workflow.model import Action, Decision, EvictPod
 from taintctl.workflow.next_step import on_use
+from taintctl.workflow.planning import Refusal, word_stands
+from taintctl.workflow.proof import not_idle, proven, unproven, with_staleness
 from taintctl.workflow.rounds import begin_dry_run
-from taintctl.workflow.rules import main_rules, selector
-from taintctl.workflow.text import short
+from taintctl.workflow.rules import main_rules
+from taintctl.workflow.text import SENTENCE_MAX, short
 
 MAX_EVICTIONS = 50
 """Pods asked to be evicted in one go; who could not be is asked again in turn."""
@@ -31,7 +38,8 @@ class Pods:
     pending: tuple[PlannedPod, ...] = ()
     """Of the approved plan, there and not marked for deletion."""
     by_us: tuple[PlannedPod, ...] = ()
-    """Those of them that the taint does not reach."""
+    """Those of them that taintctl is to evict: whom the taint does not reach, or with drain.mode Evict everybody whose
+    tolerationSeconds are over."""
     terminating: tuple[PlannedPod, ...] = ()
     late: tuple[PlannedPod, ...] = ()
     """Not of the approved plan: never evicted by us."""
@@ -39,44 +47,80 @@ class Pods:
 
 def decide(look: Look) -> Decision:
     rules = main_rules(look.status)
-    if not rules or any(rule.effect is not Effect.NO_EXECUTE or rule.effect_since is None for rule in rules):
+    by_taint = bool(rules) and all(r.effect is Effect.NO_EXECUTE and r.effect_since is not None for r in rules)
+    if not by_taint and not look.by_api:
         return begin_dry_run(look, Reason.RESUMED, "The rules do not evict (any more); everything is looked at again.")
     if (unreadable := look.unreadable) is not None:
         return look.say_unreadable(unreadable)
     if not look.obs.live:
         # Since when the devices look empty, and who came late, is not to rest on what a cache has not heard yet.
         return look.look_live()
+    if look.by_api and (refused := word_stands(look)) is not None:
+        return follow(look, refused)
     plan = look.obs.plan if look.obs.plan_problem is None else None
     pods = _sorted_out(look, plan)
-    look, broken = _with_outcomes(_with_staleness(look, plan), pods)
+    look, broken = _with_outcomes(with_staleness(look, plan), plan, pods)
     if broken:
         return look.roll_back(Reason.MULTIPLE_BUDGETS, Phase.FAILED, broken)
     if pods.by_us and not look.obs.outcomes and not look.live_now:
         return look.look_live()
-    unproven = _unproven(look, plan, pods)
-    if unproven is None and not look.live_now:
+    waiting = unproven(look, plan, _in_use(look, pods))
+    if waiting is None and not look.live_now:
         return look.look_live()
-    if unproven is None:
-        return _idle(look)
+    if waiting is None:
+        return proven(look)
     eviction = look.status.eviction
     assert eviction is not None
+    since = eviction.forced_at or eviction.started_at
     # The timeout is for pods: where all are gone, the rest of the proof is not cut off by it.
-    if eviction.empty_since is None and look.past(eviction.started_at, look.obs.run.spec.drain.timeout):
+    if eviction.empty_since is None and look.past(since, look.obs.run.spec.drain.timeout):
+        if _forces(look, pods):
+            return second_look(look, _not_forced)
         if look.rolls_back_on(RollbackFailure.DRAIN_TIMEOUT) and not _ignored(look, plan):
             return look.roll_back(
-                Reason.DRAIN_TIMEOUT, Phase.FAILED, f"The devices were not empty within drain.timeout: {unproven[1]}"
+                Reason.DRAIN_TIMEOUT, Phase.FAILED, f"The devices were not empty within drain.timeout: {waiting[1]}"
             )
-        unproven = (
-            unproven[0],
-            f"{unproven[1]} drain.timeout has passed; the policy lets the run go on until the deadline "
-            f"{moment(look.obs.run.spec.deadline)}.",
-        )
-    look = look.with_condition(ConditionType.DEVICES_IDLE, _not_idle(look), unproven[0], unproven[1])
+        waiting = (waiting[0], f"{waiting[1]} {_goes_on(look)}{eviction.not_forced and f' {eviction.not_forced}'}")
+    look = look.with_status(rules=main_rules(look.status))  # a second look that is not wanted any more goes
+    look = look.with_condition(ConditionType.DEVICES_IDLE, not_idle(look), waiting[0], waiting[1])
     actions = () if look.obs.outcomes else _evictions(look, pods)
     retry = _patience(look)
     if pods.by_us:
         retry = max(retry, look.scaled(look.obs.settings.eviction_retry))
-    return look.stay(*unproven, next_step=on_use(look, unproven[0]), actions=actions, requeue=retry)
+    return look.stay(*waiting, next_step=on_use(look, waiting[0]), actions=actions, requeue=retry)
+
+
+def _forces(look: Look, pods: Pods) -> bool:
+    """Whether NoExecute is to be set for what is left: the policy says so, the taint would reach any of them, and the
+    gate has not just refused."""
+    eviction = look.status.eviction
+    return (
+        look.by_api
+        and may_force(look)
+        and any(pod.effect is not PodEffect.NOT_REACHED_BY_TAINT for pod in pods.pending)
+        and eviction is not None
+        and not look.fresh(eviction.not_forced_at)
+    )
+
+
+def _not_forced(look: Look, refused: Refusal) -> Decision:
+    """The second look or the gate said no to NoExecute: the drain has timed out, and no pod is hit by the taint."""
+    if refused.to is None or refused.to is Phase.ROLLING_BACK:
+        return follow(look, refused)
+    why = short(f"NoExecute was not set for what is left ({refused.reason}): {refused.message}", SENTENCE_MAX)
+    if look.rolls_back_on(RollbackFailure.DRAIN_TIMEOUT):
+        message = f"The devices were not empty within drain.timeout. {why}"
+        return look.roll_back(Reason.DRAIN_TIMEOUT, Phase.FAILED, message)
+    eviction = look.status.eviction
+    assert eviction is not None
+    eviction = eviction.model_copy(update={"not_forced_at": look.now, "not_forced": why})
+    look = look.with_status(eviction=eviction, rules=main_rules(look.status))
+    return look.stay(Reason.PODS_PENDING, f"{_goes_on(look)} {why}")
+
+
+def _goes_on(look: Look) -> str:
+    deadline = moment(look.obs.run.spec.deadline)
+    return f"drain.timeout has passed; the policy lets the run go on until the deadline {deadline}."
 
 
 def _ignored(look: Look, plan: Plan | None) -> bool:
@@ -103,7 +147,7 @@ def _sorted_out(look: Look, plan: Plan | None) -> Pods:
     pending = tuple(pod for pod in ours if pod.counted)
     return Pods(
         pending=pending,
-        by_us=tuple(pod for pod in pending if pod.effect is PodEffect.NOT_REACHED_BY_TAINT),
+        by_us=tuple(pod for pod in pending if _is_ours(look, pod)),
         terminating=tuple(pod for pod in ours if pod.terminating),
         late=tuple(
             pod for pod in plan.pods if pod.uid in late and not (pod.admin_access and pod.effect is PodEffect.TOLERATES)
@@ -111,36 +155,51 @@ def _sorted_out(look: Look, plan: Plan | None) -> Pods:
     )
 
 
-def _with_outcomes(look: Look, pods: Pods) -> tuple[Look, str]:
+def _is_ours(look: Look, pod: PlannedPod) -> bool:
+    if pod.effect is PodEffect.NOT_REACHED_BY_TAINT or not look.by_api:
+        return pod.effect is PodEffect.NOT_REACHED_BY_TAINT
+    eviction = look.status.eviction
+    assert eviction is not None  # by_api looks at that
+    assert eviction.started_at is not None
+    # What was approved for an EvictedLater is that it has that long to end by itself, counted here from the gate.
+    stays = timedelta(seconds=min(pod.toleration_seconds or 0, LONGEST))
+    return look.now - eviction.started_at >= look.scaled(stays)
+
+
+def _with_outcomes(look: Look, plan: Plan | None, pods: Pods) -> tuple[Look, str]:
     """What came of our evictions, in the status; and a sentence where the API can never decide."""
     outcomes = look.obs.outcomes
     old = look.status.eviction or EvictionStatus(started_at=look.status.phase_since)
-    by_us = old.evicted_by_taintctl + sum(o.result is EvictionResult.EVICTED for o in outcomes)
-    refused = (EvictionResult.BUDGET_FORBIDS, EvictionResult.FAILED)
+    by_us = sum(o.result is EvictionResult.EVICTED for o in outcomes)
+    refused = (EvictionResult.BUDGET_FORBIDS, EvictionResult.MULTIPLE_BUDGETS, EvictionResult.FAILED)
     blocked_by = old.blocked_by
     if outcomes:
         blocked_by = tuple(short(f"{o.namespace}/{o.name}: {o.message}", 256) for o in outcomes if o.result in refused)[
             :MAX_LISTED
         ]
-    if look.obs.plan is not None and look.obs.plan_problem is None and not pods.by_us:
+    if plan is not None and not pods.by_us:
         blocked_by = ()
-    planned = look.status.plan.counts.pods if look.status.plan is not None else 0
-    gone = max(0, planned - len(pods.pending) - by_us) if look.obs.plan is not None else old.evicted_by_taint
+    # Who went since the last look, and not by us, went by the taint: where one evicts.
+    gone = max(0, old.pending - len(pods.pending) - by_us) if plan is not None and not look.by_api else 0
     empty = look.obs.idleness.verdict is Verdict.TRUE
     eviction = old.model_copy(
         update={
             "settled_from": old.settled_from or look.now,
             "empty_since": (old.empty_since or look.now) if empty else None,
             "nodes": _nodes(old, look.obs.plan),
-            "pending": len(pods.pending),
+            "pending": len(pods.pending) if plan is not None else old.pending,
             "terminating": _refs(pods.terminating),
             "late": _refs(pods.late),
-            "evicted_by_taint": max(old.evicted_by_taint, gone),
-            "evicted_by_taintctl": by_us,
+            "evicted_by_taint": old.evicted_by_taint + gone,
+            "evicted_by_taintctl": old.evicted_by_taintctl + by_us,
             "blocked_by": blocked_by,
         }
     )
-    twice = next((o for o in outcomes if o.result is EvictionResult.MULTIPLE_BUDGETS), None)
+    policy = look.obs.policy or BUILT_IN_POLICY
+    # Whom the taint may have at the timeout is not lost to the API's indecision.
+    later = look.by_api and policy.spec.drain.force_at_timeout
+    patient = {pod.uid for pod in pods.pending if later and pod.effect is not PodEffect.NOT_REACHED_BY_TAINT}
+    twice = next((o for o in outcomes if o.result is EvictionResult.MULTIPLE_BUDGETS and o.uid not in patient), None)
     sentence = (
         f"More than one PodDisruptionBudget selects {twice.namespace}/{twice.name}, so the Eviction API cannot decide; "
         "leave it to one, then start another run."
@@ -174,46 +233,6 @@ def _evictions(look: Look, pods: Pods) -> tuple[Action, ...]:
     return tuple(EvictPod(p.namespace, p.name, p.uid, p.claims, p.devices, not_after) for p in chosen)
 
 
-def _not_idle(look: Look) -> str:
-    """DevicesIdle while it is not proven: what the objects say, but never True before the waits are over."""
-    return "False" if look.obs.idleness.verdict is Verdict.FALSE else "Unknown"
-
-
-def _unproven(look: Look, plan: Plan | None, pods: Pods) -> tuple[str, str] | None:
-    """Why the devices are not proven idle yet; None where they are (as far as this look can say)."""
-    idle, settings, eviction = look.obs.idleness, look.obs.settings, look.status.eviction
-    assert eviction is not None
-    if idle.verdict is Verdict.FALSE:
-        return _in_use(look, pods)
-    if idle.verdict is Verdict.UNKNOWN:
-        return idle.reason, idle.message
-    if not look.past(eviction.settled_from, settings.settle):
-        return (
-            Reason.SETTLING,
-            f"The devices look idle; until {settings.settle.total_seconds():g} s after the taint "
-            "a pod may come that was scheduled before it.",
-        )
-    return _condition_pending(look, plan) or _silence_possible(look)
-
-
-def _silence_possible(look: Look) -> tuple[str, str] | None:
-    """A pod force-deleted from a node that fell silent is gone from the API and still runs, and the node reads Ready
-    for a while: so the devices must have looked idle, their nodes Ready, for longer than that: by the times in the
-    status, and by a clock of this process, since a wall clock can be set."""
-    silence, eviction = look.obs.settings.node_silence, look.status.eviction
-    assert eviction is not None
-    if eviction.empty_since is None:
-        return None
-    left = max(look.until(eviction.empty_since, silence), look.scaled(silence) - look.obs.idle_for)
-    if left <= timedelta(0):
-        return None
-    return (
-        Reason.PROVING_IDLE,
-        "No pod holds the devices any more; a node that fell silent reads Ready for a while, so the proof waits until "
-        f"{moment(look.now + left)}.",
-    )
-
-
 def _in_use(look: Look, pods: Pods) -> tuple[str, str]:
     eviction, idle = look.status.eviction, look.obs.idleness
     if pods.late:
@@ -241,52 +260,3 @@ def _refusal(look: Look) -> Reason:
     if not results:
         return Reason.EVICTION_REFUSED if look.status.reason == Reason.EVICTION_REFUSED else Reason.BUDGET_FORBIDS
     return Reason.EVICTION_REFUSED if EvictionResult.FAILED in results else Reason.BUDGET_FORBIDS
-
-
-def _condition_pending(look: Look, plan: Plan | None) -> tuple[str, str] | None:
-    """EvictionInProgress False for this generation on every rule; or on those where it is not, it has been so for 20 s
-    with no pod left that it could mean (recording 09: nothing updates it then)."""
-    waiting = [rule for rule in main_rules(look.status) if rule.eviction_in_progress != "False"]
-    if not waiting:
-        return None
-    names = some([rule.name for rule in waiting])
-    if plan is None or not _means_nobody(look, plan):
-        return Reason.PROVING_IDLE, f"EvictionInProgress of DeviceTaintRule {names} is not False yet."
-    eviction = look.status.eviction
-    if eviction is not None and look.past(eviction.stale_since, look.obs.settings.stale_condition):
-        return None
-    return (
-        Reason.PROVING_IDLE,
-        f"EvictionInProgress of DeviceTaintRule {names} is not False, though no pod is left that it could mean; "
-        f"after {look.obs.settings.stale_condition.total_seconds():g} s it counts as stale.",
-    )
-
-
-def _with_staleness(look: Look, plan: Plan | None) -> Look:
-    """Since when a condition has not been False although no pod is left that it could mean."""
-    old = look.status.eviction or EvictionStatus(started_at=look.status.phase_since)
-    since = (old.stale_since or look.now) if plan is not None and _means_nobody(look, plan) else None
-    return look.with_status(eviction=old.model_copy(update={"stale_since": since}))
-
-
-def _means_nobody(look: Look, plan: Plan) -> bool:
-    planned = {selector(rule): rule.pods for rule in plan.rules}
-    waiting = [rule for rule in main_rules(look.status) if rule.eviction_in_progress != "False"]
-    return bool(waiting) and not any(planned.get(selector(rule), 0) for rule in waiting)
-
-
-def _idle(look: Look) -> Decision:
-    eviction = look.status.eviction
-    assert eviction is not None
-    stale = [rule.name for rule in main_rules(look.status) if rule.eviction_in_progress != "False"]
-    message = "Every pod is gone, and the devices are proven idle."
-    reason = Reason.COMPLETED
-    if stale:
-        reason = Reason.CONDITION_STALE
-        message += f" EvictionInProgress of DeviceTaintRule {some(stale)} is stale: it means no pod any more."
-    eviction = eviction.model_copy(update={"idle_proven_at": look.now, "pending": 0, "terminating": ()})
-    look = look.with_status(eviction=eviction, work_started_at=look.now)
-    look = look.with_condition(ConditionType.EVICTED, True, reason, message)
-    look = look.with_condition(ConditionType.DEVICES_IDLE, True, Reason.DEVICES_IDLE, look.obs.idleness.message)
-    look = look.with_condition(ConditionType.WORK_DONE, False, Reason.WAITING_FOR_WORK, "The work may begin.")
-    return look.go(Phase.IN_MAINTENANCE, Reason.DEVICES_IDLE, message)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from taintctl.api.plan import Plan
 from taintctl.api.policy import EvictionPolicy
-from taintctl.api.reasons import ConditionType, Phase, PodEffect, Reason
-from taintctl.api.text import plural
+from taintctl.api.reasons import Phase, Reason
+from taintctl.workflow.follow import follow
 from taintctl.workflow.look import AT_ONCE, Look
 from taintctl.workflow.model import Decision
 from taintctl.workflow.next_step import on_approval, on_plan, on_policy, on_violation
@@ -39,7 +38,7 @@ def decide(look: Look) -> Decision:
     look = with_plan(look, now)
     if [selector(rule) for rule in now.plan.rules] != [selector(rule) for rule in main_rules(look.status)]:
         return _other_devices(look, now.policy)
-    answer = read(look, "taint", new_dry_run, Reason.WAITING_FOR_DRY_RUN, _WAITING)
+    answer = read(look, "taint", new_dry_run, Reason.WAITING_FOR_DRY_RUN, _WAITING, follow)
     return answer if isinstance(answer, Decision) else _agreed(answer, now)
 
 
@@ -58,7 +57,6 @@ def _other_devices(look: Look, policy: EvictionPolicy) -> Decision:
 def _agreed(look: Look, now: Standing) -> Decision:
     plan, policy = now.plan, now.policy
     look = look.with_status(dry_run=look.status.dry_run.model_copy(update={"read_at": look.now}))
-    look = look.with_condition(ConditionType.DRY_RUN_FRESH, True, Reason.AGREED, _agreement(plan))
     if now.evaluation.blocking:
         # Of all violations, those that a Break could lift too: people see what they would have to deal with.
         return look.block(
@@ -74,11 +72,3 @@ def _agreed(look: Look, now: Standing) -> Decision:
     again = "The plan has changed; " if reason is Reason.PLAN_CHANGED else ""
     message = f"{again}{summary(plan)} would go; {now.ask} needed."
     return look.go(Phase.AWAITING_APPROVAL, reason, message, next_step=on_approval(now.unbroken, look.name))
-
-
-def _agreement(plan: Plan) -> str:
-    """The control plane counts whom the taint reaches; who holds a device through an extended resource is beside it."""
-    beyond = sum(pod.effect is PodEffect.NOT_REACHED_BY_TAINT for pod in plan.counted_pods)
-    by_taint = plural(len(plan.counted_pods) - beyond, "pod")
-    more = f"; {plural(beyond, 'more pod')} the taint does not reach" if beyond else ""
-    return f"The control plane's messages say what taintctl predicts: {by_taint} by the taint{more}."
