@@ -201,7 +201,7 @@ async def happens(change: Change, at: int, *, approved: bool = False) -> tuple[W
 async def test_a_pod_that_comes_at_any_moment_is_in_the_plan_or_nothing_is_evicted(change: Change) -> None:
     reads = await reads_of_a_run()
     assert len(reads) > 20
-    every = 1 if change is joins_the_shared_claim else 6
+    every = 2 if change is joins_the_shared_claim else 7
     for at in range(len(reads), 0, -every):
         world, moment = await happens(change, at)
         moment.assert_planned(f"{change.__name__} before read {at} of {len(reads)} ({reads[at - 1]})")
@@ -214,7 +214,7 @@ async def test_a_pod_that_comes_at_any_moment_is_in_the_plan_or_nothing_is_evict
 @pytest.mark.parametrize("change", DEVICE_CHANGES, ids=lambda c: c.__name__)
 async def test_devices_that_change_at_any_moment_are_those_of_the_plan(change: Change) -> None:
     reads = await reads_of_a_run()
-    for at in range(len(reads), 0, -6):
+    for at in range(len(reads), 0, -7):
         _, moment = await happens(change, at)
         moment.assert_planned(f"{change.__name__} before read {at} of {len(reads)} ({reads[at - 1]})")
 

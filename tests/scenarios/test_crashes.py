@@ -140,8 +140,11 @@ async def test_dying_at_the_first_write_of_a_kind(kind: str, after: bool) -> Non
         await assert_ends_well(world, before)
 
 
-@pytest.mark.parametrize("at", range(1, 42))
-@pytest.mark.parametrize("after", [False, True], ids=["unsent", "unheard"])
+@pytest.mark.parametrize(
+    ("at", "after"),
+    # To have died before write n + 1 is to have died unheard after write n, as far as a cluster can tell.
+    [(at, False) for at in range(1, 42)] + [(at, True) for at in range(1, 42, 5)],
+)
 async def test_dying_once_at_the_nth_write(at: int, after: bool) -> None:
     async with World() as world:
         before = world.pods()
