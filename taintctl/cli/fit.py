@@ -3,26 +3,61 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 from rich.cells import cell_len
 from rich.text import Text
 
 GAP = 3
 MIN_COLUMN = 8
-"""No column of a table becomes narrower than this for the others' sake."""
+"""No column becomes narrower than this where nothing else is said of it."""
+SPACES = re.compile(r" ")
+PIECES = re.compile(r"(?<=[-/.,=:])| ")
+HUMPS = re.compile(r"(?<=[-/.,=:])| |(?<=[a-z])(?=[A-Z])")
+"""Where a text may be broken: between words; in a word after a mark; before a capital too."""
+
+
+@dataclass(frozen=True)
+class Shape:
+    """How the columns of one table give way on a narrow terminal; the same for all of its rows."""
+
+    steps: tuple[tuple[int, ...], ...]
+    """How narrow each column may become, from what reads best to what is still bearable."""
+    optional: tuple[int, ...] = ()
+    """Columns that are left out, in this order, before a word is broken."""
+
+    @classmethod
+    def of(cls, cells: Sequence[Sequence[str]], whole: Iterable[int], optional: Iterable[int]) -> Shape:
+        """Of a table whose first row is its header. A word of the header is never broken, nor is a column `whole`."""
+        columns = range(len(cells[0]))
+        kept = {column: max(cell_len(row[column]) for row in cells) for column in whole}
+        heads = [kept.get(column, longest(cells[0][column], SPACES)) for column in columns]
+        steps = [
+            tuple(
+                max(heads[column], kept.get(column) or max(longest(row[column], breaks) for row in cells))
+                for column in columns
+            )
+            for breaks in (SPACES, PIECES, HUMPS)
+        ]
+        last = tuple(kept.get(column) or max(heads[column], min(MIN_COLUMN, steps[-1][column])) for column in columns)
+        return cls((*steps, last), tuple(optional))
 
 
 class Row(Text):
     """A line of a table: printed as it is where it fits, else each cell is wrapped within its column."""
 
     def __init__(
-        self, cells: Sequence[Text], widths: Sequence[int], indent: int, gap: int = GAP, least: Sequence[int] = ()
+        self,
+        cells: Sequence[Text],
+        widths: Sequence[int],
+        indent: int,
+        gap: int = GAP,
+        shape: Shape | None = None,
     ) -> None:
-        """`least`: how narrow each column of the table may become without a word of it being cut."""
         super().__init__(" " * indent)
         self.row_cells, self.widths, self.row_indent, self.gap = tuple(cells), tuple(widths), indent, gap
-        self.least = tuple(least) or (MIN_COLUMN,) * len(self.widths)
+        self.shape = shape or Shape(((MIN_COLUMN,) * len(self.widths),))
         for column, value in enumerate(cells):
             self.append_text(value)
             if column < len(cells) - 1:
@@ -30,7 +65,7 @@ class Row(Text):
         self.rstrip()
 
     def moved(self, by: int) -> Row:
-        return Row(self.row_cells, self.widths, self.row_indent + by, self.gap, self.least)
+        return Row(self.row_cells, self.widths, self.row_indent + by, self.gap, self.shape)
 
     @property
     def whole(self) -> int:
@@ -70,34 +105,50 @@ def _indented(part: Text, indent: int) -> Text:
 
 
 def _fit_row(row: Row, width: int) -> list[Text]:
-    widths = column_widths(row, width)
-    cells = [wrap(cell, widths[column]) for column, cell in enumerate(row.row_cells)]
+    columns, widths = column_widths(row, width)
+    cells = [wrap(row.row_cells[column], now) for column, now in zip(columns, widths, strict=True)]
     height = max(len(parts) for parts in cells)
     filled = [[parts[i] if i < len(parts) else Text("") for parts in cells] for i in range(height)]
     return [Text("").append_text(Row(parts, widths, row.row_indent, row.gap)) for parts in filled]
 
 
-def column_widths(row: Row, width: int) -> list[int]:
-    """The same for every row of a table: the widest column gives way first, as long as no word of it is cut; where
-    that is not enough, words are."""
-    widths = list(row.widths)
+def column_widths(row: Row, width: int) -> tuple[list[int], list[int]]:
+    """The columns that are shown and how wide, the same for every row of a table. Words stay whole while they can:
+    optional columns go before one is broken. The widest column gives way first."""
+    shown = list(range(len(row.widths)))
+    tries = [(shown, 1)]
+    for column in row.shape.optional:
+        shown = [other for other in shown if other != column]
+        tries.append((shown, 1))
+    tries += [(shown, steps) for steps in range(2, len(row.shape.steps) + 1)]
+    for columns, steps in tries:
+        widths = _narrowed(row, columns, row.shape.steps[:steps], width)
+        if widths is not None:
+            return columns, widths
+    return shown, [min(row.widths[column], row.shape.steps[-1][column]) for column in shown]
+
+
+def _narrowed(row: Row, columns: Sequence[int], steps: Sequence[tuple[int, ...]], width: int) -> list[int] | None:
+    """The widths at which these columns fit; None where they do not at the last of the steps."""
+    widths = [row.widths[column] for column in columns]
     room = width - row.row_indent - row.gap * (len(widths) - 1)
-    for least in (row.least, (MIN_COLUMN,) * len(widths)):
+    for least in steps:
         while sum(widths) > room:
-            free = [column for column, now in enumerate(widths) if now > least[column]]
+            free = [at for at, column in enumerate(columns) if widths[at] > least[column]]
             if not free:
                 break
-            widths[max(free, key=lambda column: widths[column])] -= 1
-    return widths
+            widths[max(free, key=lambda at: widths[at])] -= 1
+    return widths if sum(widths) <= room else None
 
 
-def longest_word(text: str) -> int:
-    """The widest piece that `wrap` does not break."""
-    return max((cell_len(piece) for piece in re.split(r"(?<=[-/.,])| ", text)), default=0)
+def longest(text: str, breaks: re.Pattern[str]) -> int:
+    """The widest piece of a text that is broken only there."""
+    return max((cell_len(piece) for piece in breaks.split(text)), default=0)
 
 
 def wrap(text: Text, width: int) -> list[Text]:
-    """Broken between words; a word that is longer than the line is broken after `-`, `/`, `.` or `,`, else anywhere."""
+    """Broken between words; a word that is longer than the line is broken after a mark such as `-`, else before a
+    capital, else anywhere."""
     plain, parts, start = text.plain, [], 0
     while cell_len(plain[start:]) > width:
         end = _cut(plain, start, width)
@@ -118,7 +169,7 @@ def _cut(plain: str, start: int, width: int) -> int:
         if plain[at : at + 1] == " " and not _is_mark(plain[start:at]) and plain[at - 1 : at + 2] != "[ ]":
             return at
     for at in range(end, start + 1, -1):
-        if plain[at - 1] in "-/.,":
+        if plain[at - 1] in "-/.,=:":
             return at
     for at in range(end, start + 1, -1):
         if plain[at : at + 1].isupper() and plain[at - 1].islower():

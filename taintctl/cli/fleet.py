@@ -42,10 +42,14 @@ class SetTaint:
     kind: str
     name: str
 
-    def __str__(self) -> str:
-        text = f"{self.key}={self.value}:{self.effect}" if self.value else f"{self.key}:{self.effect}"
+    @property
+    def text(self) -> str:
+        return f"{self.key}={self.value}:{self.effect}" if self.value else f"{self.key}:{self.effect}"
+
+    @property
+    def setter(self) -> str:
         by = {"Driver": "its driver", "MaintenanceRun": f"run {self.name}", "DeviceTaintRule": f"rule {self.name}"}
-        return f"{text} by {by[self.kind]}"
+        return by[self.kind]
 
 
 @dataclass(frozen=True)

@@ -11,13 +11,11 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
-from taintctl.cli.fit import Command, Row, fit, longest_word
+from taintctl.cli.fit import MIN_COLUMN, Command, Row, Shape, fit
 
 Line = Text
 Cell = str | Text
 MAX_CELL = 512
-WORD = 24
-"""A longer word may be cut for the sake of other columns."""
 GOOD, BAD, WARN, DIM, HEAD, STRONG = "green", "bold red", "yellow", "dim", "bold", "bold"
 
 
@@ -61,18 +59,24 @@ def heading(title: str) -> Line:
 
 
 def table(
-    header: Sequence[str], rows: Iterable[Sequence[Cell]], *, indent: int = 0, whole: Sequence[str] = ()
+    header: Sequence[str],
+    rows: Iterable[Sequence[Cell]],
+    *,
+    indent: int = 0,
+    whole: Sequence[str] = (),
+    optional: Sequence[str] = (),
 ) -> list[Line]:
     """Columns as kubectl prints them: as wide as their widest cell, three blanks between, the last one open. On a
-    narrow terminal cells are wrapped, but for the columns `whole`: names to copy."""
+    narrow terminal cells are wrapped, but for the columns `whole` (names to copy); the columns `optional` are left out
+    there, in this order, before a word is broken."""
     cells = [[Text(title, style=HEAD) for title in header]]
     cells += [[value if isinstance(value, Text) else Text(clean(value)) for value in row] for row in rows]
     widths = [max(cell_len(row[column].plain) for row in cells) for column in range(len(header))]
-    least = [
-        widths[column] if title in whole else min(WORD, max(longest_word(row[column].plain) for row in cells))
-        for column, title in enumerate(header)
-    ]
-    return [Row(row, widths, indent, least=least) for row in cells]
+    at = {title: column for column, title in enumerate(header)}
+    shape = Shape.of(
+        [[cell.plain for cell in row] for row in cells], [at[title] for title in whole], [at[t] for t in optional]
+    )
+    return [Row(row, widths, indent, shape=shape) for row in cells]
 
 
 def fields(pairs: Iterable[tuple[str, Cell]], *, indent: int = 0) -> list[Line]:
@@ -83,9 +87,10 @@ def fields(pairs: Iterable[tuple[str, Cell]], *, indent: int = 0) -> list[Line]:
         values.append(value if isinstance(value, Text) else Text(clean(value, 4096)))
     width = max((cell_len(name.plain) for name in names), default=0)
     widest = max((cell_len(value.plain) for value in values), default=0)
+    shape = Shape(((width, MIN_COLUMN),))
     return [
         Command("").append_text(row) if isinstance(row.row_cells[1], Command) else row
-        for row in (Row(both, (width, widest), indent, gap=2) for both in zip(names, values, strict=True))
+        for row in (Row(both, (width, widest), indent, 2, shape) for both in zip(names, values, strict=True))
     ]
 
 

@@ -110,9 +110,10 @@ def confirmed(question: str) -> bool:
     before = signal.signal(signal.SIGINT, signal.default_int_handler) if here else None
     try:
         return click.confirm(question, default=False)
-    except click.Abort:
-        if sys.stdin.isatty():
+    except click.Abort as error:
+        if sys.stdin.isatty() or isinstance(error.__context__, KeyboardInterrupt):
             raise
+        click.echo()
         raise click.UsageError("there is no terminal to ask on; use --yes") from None
     finally:
         if before is not None:

@@ -15,7 +15,8 @@ from taintctl.cli.errors import DONE, Failure
 from taintctl.cli.follow import Gone, Reached, ended, follow, outcome
 from taintctl.cli.options import on_cluster
 from taintctl.cli.session import Session
-from taintctl.cli.text import clean, say
+from taintctl.cli.text import clean, command, line, say
+from taintctl.cli.views.words import START
 from taintctl.ports.errors import ClusterError, Conflict, NotFound
 
 wait_option = click.option("--wait", is_flag=True, help="Follow the run until that has come about.")
@@ -118,8 +119,16 @@ async def cancel(session: Session, run: str, at_once: bool, wait: bool) -> int |
         say(f"Its devices are in maintenance and keep the taint until: taintctl release {run}")
         return None
     if not wait:
-        say(f"Next: taintctl status {run} --watch")
+        await say_next(session, f"taintctl status {run} --watch")
     return await _wait(session, run, wait, ended, ended)
+
+
+async def say_next(session: Session, step: str) -> None:
+    """The next step: `step`, or first a controller where none is at work."""
+    note = await session.controller_note()
+    if note:
+        say(note, stderr=True)
+    say(line("Next: ", command(START if note else step)))
 
 
 async def _under_way(session: Session, name: str, verb: str) -> MaintenanceRun:
@@ -174,8 +183,7 @@ async def _cancel_now(session: Session, name: str, wait: bool) -> int | None:
         )
     if over or not wait:
         if not over:
-            note = await session.controller_note()
-            say(note or f"Next: taintctl status {name} --watch")
+            await say_next(session, f"taintctl status {name} --watch")
         return None
     return await _wait(session, name, wait, ended, ended)
 

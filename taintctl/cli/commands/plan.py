@@ -158,8 +158,7 @@ async def judge(session: Reading, template: Template, policy_name: str | None) -
     out = [r.spec.device_selector or DeviceSelector() for r in rules if r.spec.taint.effect != Effect.NONE]
     found = build_plan(snapshot, target, key=taint.key, value=value, others=out)
     if isinstance(found, Problem):
-        flag = " On the command line that is --whole-driver." if found.reason == Reason.WHOLE_DRIVER else ""
-        raise Failure(f"{found.reason}: {found.message}{flag}")
+        raise Failure(problem_text(found))
     evaluation = evaluate(
         found,
         policy,
@@ -169,6 +168,12 @@ async def judge(session: Reading, template: Template, policy_name: str | None) -
     )
     needed = people_needed(found, policy, protected=bool(evaluation.protected))
     return Judged(template, found, policy, evaluation, needed)
+
+
+def problem_text(problem: Problem) -> str:
+    """Why there can be no plan, and the flag where there is one."""
+    flag = " On the command line that is --whole-driver." if problem.reason == Reason.WHOLE_DRIVER else ""
+    return f"{problem.reason}: {problem.message}{flag}"
 
 
 def render(judged: Judged, *, wide: bool = False) -> list[Line]:

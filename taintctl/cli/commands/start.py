@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
@@ -11,16 +12,20 @@ import click
 
 from taintctl.api.base import API_VERSION, format_duration, format_time
 from taintctl.api.check import check
-from taintctl.api.reasons import Phase
+from taintctl.api.plan import Problem
+from taintctl.api.reasons import Phase, Reason
 from taintctl.api.run import DrainMode, MaintenanceRun
-from taintctl.cli.commands.plan import DEFAULT_TIME
+from taintctl.cli.commands.hand import say_next
+from taintctl.cli.commands.plan import DEFAULT_TIME, NO_RUN_YET, problem_text
 from taintctl.cli.errors import Failure
 from taintctl.cli.follow import Gone, follow, in_maintenance, outcome
 from taintctl.cli.options import DURATION, TIME, on_cluster, target_options
 from taintctl.cli.session import NAME, Session
 from taintctl.cli.targets import Template, from_flags, from_window, target_of
 from taintctl.cli.text import clean, moment, say
-from taintctl.ports.errors import Conflict
+from taintctl.impact import build_plan
+from taintctl.ports.errors import ClusterError, Conflict
+from taintctl.reconcile.gather import scope_of
 
 
 def _usage(**given: Any) -> None:
@@ -82,6 +87,7 @@ async def start(
     if checked.obj is None or checked.problems:
         raise click.UsageError(str(checked.problems[0]))
     _require_time(checked.obj, now)
+    await _require_plan(session, checked.obj)
     try:
         created = await session.cluster.create(MaintenanceRun, body)
     except Conflict:
@@ -91,12 +97,12 @@ async def start(
         f"Run {run} is made; nothing is evicted before {_before(checked.obj)}, and nothing after the deadline, "
         f"{moment(checked.obj.spec.deadline)}."
     )
+    if not wait:
+        await say_next(session, f"taintctl status {run} --watch")
+        return None
     note = await session.controller_note()
     if note:
         say(note, stderr=True)
-    if not wait:
-        say(f"Next: taintctl status {run} --watch")
-        return None
     try:
         return outcome(
             await follow(session, run, in_maintenance, from_start=True), Phase.IN_MAINTENANCE, Phase.SUCCEEDED
@@ -110,6 +116,21 @@ def _require_time(run: MaintenanceRun, now: datetime) -> None:
     deadline = run.spec.deadline
     if deadline <= now:
         raise click.UsageError(f"the deadline {moment(deadline)} has passed (it is {moment(now)}); give a later one")
+
+
+async def _require_plan(session: Session, run: MaintenanceRun) -> None:
+    """A run that can come to no plan however long it waits is not made; where devices may still come, it is said."""
+    target, taint = run.spec.target, run.spec.taint
+    try:
+        snapshot = await session.cluster.snapshot(replace(scope_of(target), owners=False))
+    except ClusterError:
+        return  # who may not read it all leaves it to the controller
+    found = build_plan(snapshot, target, key=taint.key, value=taint.value or NO_RUN_YET)
+    if not isinstance(found, Problem):
+        return
+    if found.reason in (Reason.WHOLE_DRIVER, Reason.TOO_MANY_RULES):
+        raise Failure(problem_text(found))
+    say(f"{problem_text(found)} The run is made and looks again until its deadline.", stderr=True)
 
 
 def _before(run: MaintenanceRun) -> str:

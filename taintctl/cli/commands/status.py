@@ -16,10 +16,13 @@ from taintctl.cli.follow import Gone, ended, follow, outcome
 from taintctl.cli.options import on_cluster, output_option
 from taintctl.cli.output import emit
 from taintctl.cli.session import Session
-from taintctl.cli.text import command, line, say, styled
+from taintctl.cli.text import Line, command, line, say, styled
 from taintctl.cli.views.lists import run_list, window_list
 from taintctl.cli.views.run import run_view
 from taintctl.ports.errors import ClusterError
+
+MOST_NAMED = 20
+"""Forgotten rules that are named."""
 
 
 def _usage(*, run: str | None, watch: bool, output: str) -> None:
@@ -69,27 +72,31 @@ async def _list(session: Session, output: str) -> None:
     if output in ("json", "yaml"):
         raw = [*await session.cluster.list(MaintenanceWindow), *await session.cluster.list(MaintenanceRun)]
         emit({"apiVersion": "v1", "kind": "List", "items": [{**_typed(item), **item} for item in raw]}, output)
+        say(await _forgotten(session), stderr=True)
         return
     windows: list[Checked[MaintenanceWindow]] = await session.all(MaintenanceWindow)
     runs = await session.all(MaintenanceRun)
     now, wide = session.clock.now(), output == "wide"
     say([*window_list(windows, now, wide=wide), line(""), *run_list(runs, now, wide=wide)])
-    await _say_forgotten(session)
+    forgotten = await _forgotten(session)
+    say([line(""), *forgotten] if forgotten else [])
     _say_note(await session.controller_note())
 
 
-async def _say_forgotten(session: Session) -> None:
+async def _forgotten(session: Session) -> list[Line]:
     """Rules that a run made and that no run owns any more: nobody will take those taints off."""
     try:
         rules = await session.cluster.own_rules()
     except ClusterError:
-        return  # who may not read rules is not told of them
+        return []  # who may not read rules is not told of them
     # After the rules, so that a run that is made meanwhile is known.
     known = {run.metadata.uid for run in await session.all(MaintenanceRun)} if rules else set()
-    left = [rule.metadata.name for rule in rules if run_uid_of(rule) not in known]
-    if left:
-        said = f"{plural(len(left), 'DeviceTaintRule')} of runs that are gone may still taint devices; take them off: "
-        say([line(""), line(styled(said, "yellow"), command(f"kubectl delete devicetaintrule {' '.join(left[:20])}"))])
+    left = sorted(rule.metadata.name for rule in rules if run_uid_of(rule) not in known)
+    if not left:
+        return []
+    said = f"{plural(len(left), 'DeviceTaintRule')} of runs that are gone may still taint devices; take them off"
+    said += f" (the first {MOST_NAMED} of them): " if len(left) > MOST_NAMED else ": "
+    return [line(styled(said, "yellow"), command(f"kubectl delete devicetaintrule {' '.join(left[:MOST_NAMED])}"))]
 
 
 def _say_note(note: str) -> None:

@@ -2,22 +2,44 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 from taintctl.api.text import plural, some
-from taintctl.cli.fleet import Device, User
-from taintctl.cli.text import WARN, Cell, Line, line, styled, table
+from taintctl.cli.fleet import Device, SetTaint, User
+from taintctl.cli.text import WARN, Cell, Line, heading, line, styled, table
 
 
 def device_table(devices: Sequence[Device], *, wide: bool = False) -> list[Line]:
+    """A row a device, with its taints by effect and setter; below it each taint whole, once."""
     if not devices:
         return [line("No devices match.")]
     header = ["NODE", "POOL", "DEVICE", *(["UUID", "DRIVER"] if wide else []), "USED BY", "TAINTS"]
-    lines = table(header, [_row(device, wide) for device in devices])
+    # Where pools are named after their nodes, one of the two is enough.
+    alike = all(device.node == device.pool for device in devices)
+    optional = (["DRIVER"] if wide else []) + (["NODE"] if alike else [])
+    rows = [_row(device, wide) for device in devices]
+    lines = table(header, rows, whole=("POOL", "DEVICE"), optional=optional)
+    tainted = Counter(taint for device in devices for taint in device.taints)
+    if tainted:
+        lines += [line(""), heading("Taints")]
+        lines += table(
+            ("TAINT", "SET BY", "DEVICES"),
+            [
+                (styled(taint.text, WARN), taint.setter, str(count))
+                for taint, count in sorted(tainted.items(), key=_name)
+            ],
+            indent=2,
+        )
+        lines.append(line(""))
     used = sum(any(not user.admin_access for user in device.users) for device in devices)
-    tainted = sum(bool(device.taints) for device in devices)
-    lines.append(line(f"{plural(len(devices), 'device')}: {used} in use, {tainted} tainted."))
+    marked = sum(bool(device.taints) for device in devices)
+    lines.append(line(f"{plural(len(devices), 'device')}: {used} in use, {marked} tainted."))
     return lines
+
+
+def _name(found: tuple[SetTaint, int]) -> tuple[str, str]:
+    return found[0].setter, found[0].text
 
 
 def _row(device: Device, wide: bool) -> list[Cell]:
@@ -29,7 +51,7 @@ def _row(device: Device, wide: bool) -> list[Cell]:
     row += [device.uuid or "-", device.driver] if wide else []
     users = [user_text(user) for user in device.users]
     users += [f"claim {name} (no pod)" for name in device.idle_claims]
-    taints = [str(taint) for taint in device.taints]
+    taints = [f"{taint.effect} by {taint.setter}" for taint in device.taints]
     limit = 1000 if wide else 3
     return [*row, some(users, limit) or "-", styled(some(taints, limit), WARN) if taints else "-"]
 

@@ -23,7 +23,11 @@ def run_list(runs: Sequence[Checked[MaintenanceRun]], now: datetime, *, wide: bo
     header = ["RUN", "PHASE", "REASON", "DEVICES", "PODS", "FOR", "AGE"]
     header += ["TARGET", "POLICY", "DEADLINE"] if wide else []
     header += ["NEXT"]
-    return [heading("Runs"), *table(header, [_run_row(c, now, wide) for c in ordered], indent=2, whole=("RUN",))]
+    rows = [_run_row(c, now, wide) for c in ordered]
+    return [
+        heading("Runs"),
+        *table(header, rows, indent=2, whole=("RUN",), optional=("AGE", "FOR", "DEVICES", "PODS", "REASON")),
+    ]
 
 
 def _newest_first(checked: Checked[MaintenanceRun]) -> tuple[float, str]:
@@ -61,7 +65,8 @@ def window_list(windows: Sequence[Checked[MaintenanceWindow]], now: datetime, *,
     header = ["WINDOW", "SCHEDULE", "LASTS", "NEXT START", "ACTIVE RUN", "READY"]
     header += ["TARGET", "POLICY"] if wide else []
     rows = [_window_row(c, now, wide) for c in sorted(windows, key=lambda c: c.metadata.name)]
-    return [heading("Windows"), *table(header, rows, indent=2)]
+    names = ("WINDOW", "ACTIVE RUN")
+    return [heading("Windows"), *table(header, rows, indent=2, whole=names, optional=("LASTS", "SCHEDULE"))]
 
 
 def schedule_text(window: MaintenanceWindow) -> str:

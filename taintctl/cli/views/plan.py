@@ -87,6 +87,7 @@ def pods(
     wide: bool = False,
     notes: dict[str, str] | None = None,
     mode: DrainMode = DrainMode.TAINT,
+    most: int = SHOWN,
 ) -> list[Line]:
     """Pods under a heading for each effect, worst first. `notes` says something beside a pod, by `namespace/name`."""
     lines: list[Line] = []
@@ -95,7 +96,7 @@ def pods(
         if not group:
             continue
         lines.append(line(styled(f"{effect} ({len(group)})", style or "bold"), f": {meaning}"))
-        shown = group if wide else group[:SHOWN]
+        shown = group if wide else group[:most]
         rows: list[list[Cell]] = []
         for pod in shown:
             key = f"{pod.namespace}/{pod.name}"

@@ -10,7 +10,7 @@ from taintctl.api.policy import EvictionPolicy
 from taintctl.api.reasons import Agreement, Phase
 from taintctl.api.run import DrainMode, MaintenanceRun, RuleStatus, RunStatus, WorkMode
 from taintctl.api.target import Partitions, Target
-from taintctl.api.text import some
+from taintctl.api.text import plural, some
 from taintctl.cli.text import (
     BAD,
     DIM,
@@ -34,6 +34,8 @@ from taintctl.cli.views.words import START
 
 SHOWN_RULES = 20
 SHOWN_HISTORY = 12
+LIVE_ROWS = 12
+"""Of each list on a live page, at most; fewer where the terminal is low."""
 
 
 def phase_style(phase: Phase | None) -> str:
@@ -87,32 +89,49 @@ def live_view(
     fitted: Callable[[list[Line]], list[Line]],
     note: str = "",
 ) -> list[Line]:
-    """A page of at most `height` lines to follow a run by: what moves comes first, and what there is no room for is
-    left out whole. `fitted` makes lines fit the terminal's width."""
-    plan = run.status.plan
-    counted = [heading("Plan"), *plan_view.counts(plan.counts, policy.spec if policy else None)] if plan else []
-    blocks = [
+    """A page of at most `height` lines to follow a run by: what moves comes first, lists are cut to the room that is
+    left, and what there is none for is left out. `fitted` makes lines fit the terminal's width."""
+    plan, mode = run.status.plan, run.spec.drain.mode
+    spec = policy.spec if policy else None
+
+    def violations(most: int) -> list[Line]:
+        found = plan.violations if plan else ()
+        more = len(found) - most
+        said = plan_view.violations(found[:most])
+        return [*said, line(f"and {plural(more, 'violation')} more")] if more > 0 else said
+
+    def pods(most: int) -> list[Line]:
+        if plan is None:
+            return []
+        return [heading("Pods"), *plan_view.pods(plan.pods, plan.more_pods, mode=mode, most=most)]
+
+    blocks: list[list[Line] | Callable[[int], list[Line]]] = [
         _head(run, now),
         _next_step(run, note),
         _eviction(run.status, now),
         _approvals(run, now),
-        plan_view.violations(plan.violations) if plan else [],
-        counted,
-        _rules(run.status, False, note),
-        [heading("Pods"), *plan_view.pods(plan.pods, plan.more_pods)] if plan else [],
-        _conditions(run.status, now),
-        _history(run.status, False),
+        violations,
+        _conditions(run.status, now, brief=True),
+        [heading("Plan"), *plan_view.counts(plan.counts, spec)] if plan else [],
+        lambda most: _rules(run.status, False, note, most),
+        pods,
+        lambda most: _history(run.status, False, most),
         _facts(run, policy, now),
     ]
     page: list[Line] = []
-    left_out = False
+    less = False
     for block in blocks:
-        more = fitted(([line("")] if page else []) + block) if block else []
-        if len(page) + len(more) <= height - 2 or not page:
-            page += more
+        room = height - 2 - len(page)
+        versions = [block] if isinstance(block, list) else [block(most) for most in range(LIVE_ROWS, 0, -1)]
+        for number, lines in enumerate(versions):
+            more = fitted(([line("")] if page else []) + lines) if lines else []
+            if len(more) <= room or not page:
+                page += more
+                less = less or (number > 0 and lines != versions[0])
+                break
         else:
-            left_out = True
-    rest = [line(""), line(f"taintctl status {run.name} shows all of it.")] if left_out else []
+            less = True
+    rest = [line(""), line(f"taintctl status {run.name} shows all of it.")] if less else []
     return [*page, *rest][: max(height, 1)]
 
 
@@ -209,11 +228,11 @@ def _plan(run: MaintenanceRun, policy: EvictionPolicy | None, wide: bool) -> lis
     return lines
 
 
-def _rules(status: RunStatus, wide: bool, note: str = "") -> list[Line]:
+def _rules(status: RunStatus, wide: bool, note: str = "", most: int = SHOWN_RULES) -> list[Line]:
     """The control plane's dry-run numbers beside our own prediction, rule by rule."""
     if not status.rules:
         return []
-    shown = status.rules if wide else status.rules[:SHOWN_RULES]
+    shown = status.rules if wide else status.rules[:most]
     seen = "; as the controller last saw them" if note else ""
     lines = [heading(f"Rules (what the control plane's dry run says, beside our own count of pods{seen})")]
     more = ("PUBLISHED", "ALLOCATED", "NAMESPACES") if wide else ()
@@ -292,7 +311,7 @@ def _ended(run: MaintenanceRun) -> bool:
     return run.status.phase is not None and run.status.phase.ended
 
 
-def _conditions(status: RunStatus, now: datetime) -> list[Line]:
+def _conditions(status: RunStatus, now: datetime, *, brief: bool = False) -> list[Line]:
     if not status.conditions:
         return []
     styles = {"True": GOOD, "False": "", "Unknown": WARN}
@@ -302,21 +321,22 @@ def _conditions(status: RunStatus, now: datetime) -> list[Line]:
             styled(c.status, styles.get(c.status, WARN)),
             span(now - c.last_transition_time) if c.last_transition_time else "-",
             c.reason,
-            c.message,
+            *([] if brief else [c.message]),
         ]
         for c in status.conditions
     ]
-    return [heading("Conditions"), *table(("TYPE", "STATUS", "FOR", "REASON", "MESSAGE"), rows, indent=2)]
+    header = ("TYPE", "STATUS", "FOR", "REASON", *(() if brief else ("MESSAGE",)))
+    return [heading("Conditions"), *table(header, rows, indent=2)]
 
 
-def _history(status: RunStatus, wide: bool) -> list[Line]:
+def _history(status: RunStatus, wide: bool, most: int = SHOWN_HISTORY) -> list[Line]:
     if not status.history:
         return []
-    shown = status.history if wide else status.history[-SHOWN_HISTORY:]
+    shown = status.history if wide else status.history[-most:]
     rows = [(moment(entry.at), entry.from_ or "-", entry.to, entry.reason) for entry in shown]
     earlier = len(status.history) - len(shown)
     lines = [line(heading("History"), f" ({earlier} earlier: -o wide)" if earlier else "")]
-    return [*lines, *table(("AT", "FROM", "TO", "REASON"), rows, indent=2)]
+    return [*lines, *table(("AT", "FROM", "TO", "REASON"), rows, indent=2, whole=("AT",), optional=("FROM",))]
 
 
 def _next_step(run: MaintenanceRun, note: str = "") -> list[Line]:
