@@ -26,9 +26,17 @@ class Shape:
     """How narrow each column may become, from what reads best to what is still bearable."""
     optional: tuple[int, ...] = ()
     """Columns that are left out, in this order, before a word is broken."""
+    spare: tuple[int, ...] = ()
+    """Columns that say nothing that the others do not: left out before any cell takes two lines."""
 
     @classmethod
-    def of(cls, cells: Sequence[Sequence[str]], whole: Iterable[int], optional: Iterable[int]) -> Shape:
+    def of(
+        cls,
+        cells: Sequence[Sequence[str]],
+        whole: Iterable[int],
+        optional: Iterable[int],
+        spare: Iterable[int] = (),
+    ) -> Shape:
         """Of a table whose first row is its header. A word of the header is never broken, nor is a column `whole`."""
         columns = range(len(cells[0]))
         kept = {column: max(cell_len(row[column]) for row in cells) for column in whole}
@@ -41,7 +49,7 @@ class Shape:
             for breaks in (SPACES, PIECES, HUMPS)
         ]
         last = tuple(kept.get(column) or max(heads[column], min(MIN_COLUMN, steps[-1][column])) for column in columns)
-        return cls((*steps, last), tuple(optional))
+        return cls((*steps, last), tuple(optional), tuple(spare))
 
 
 class Row(Text):
@@ -115,7 +123,7 @@ def _fit_row(row: Row, width: int) -> list[Text]:
 def column_widths(row: Row, width: int) -> tuple[list[int], list[int]]:
     """The columns that are shown and how wide, the same for every row of a table. Words stay whole while they can:
     optional columns go before one is broken. The widest column gives way first."""
-    shown = list(range(len(row.widths)))
+    shown = [column for column in range(len(row.widths)) if column not in row.shape.spare]
     tries = [(shown, 1)]
     for column in row.shape.optional:
         shown = [other for other in shown if other != column]

@@ -65,17 +65,17 @@ def table(
     indent: int = 0,
     whole: Sequence[str] = (),
     optional: Sequence[str] = (),
+    spare: Sequence[str] = (),
 ) -> list[Line]:
     """Columns as kubectl prints them: as wide as their widest cell, three blanks between, the last one open. On a
     narrow terminal cells are wrapped, but for the columns `whole` (names to copy); the columns `optional` are left out
-    there, in this order, before a word is broken."""
+    there, in this order, before a word is broken, and those in `spare` (said by the others) first of all."""
     cells = [[Text(title, style=HEAD) for title in header]]
     cells += [[value if isinstance(value, Text) else Text(clean(value)) for value in row] for row in rows]
     widths = [max(cell_len(row[column].plain) for row in cells) for column in range(len(header))]
     at = {title: column for column, title in enumerate(header)}
-    shape = Shape.of(
-        [[cell.plain for cell in row] for row in cells], [at[title] for title in whole], [at[t] for t in optional]
-    )
+    plain = [[cell.plain for cell in row] for row in cells]
+    shape = Shape.of(plain, *([at[title] for title in titles] for titles in (whole, optional, spare)))
     return [Row(row, widths, indent, shape=shape) for row in cells]
 
 

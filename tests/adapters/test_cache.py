@@ -45,7 +45,7 @@ class Cached:
         cache.on_change = lambda driver, pool: self.told.add((driver, pool))
 
     async def until(self, condition: Callable[[], bool]) -> None:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(40):
             while not condition():  # noqa: ASYNC110 (the cache has no event to wait for)
                 await asyncio.sleep(0.005)
 
@@ -55,7 +55,7 @@ class Cached:
     async def equal(self, scope: Scope, live: KubernetesCluster) -> Snapshot:
         """Waits until a snapshot from the cache is the live one."""
         wanted = comparable(await live.snapshot(scope))
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(40):
             while (found := comparable(await self.cache.snapshot(scope))) != wanted:  # noqa: ASYNC110
                 await asyncio.sleep(0.005)
         return found

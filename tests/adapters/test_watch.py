@@ -32,7 +32,7 @@ class Reader:
                 await self.seen.put((event.type, name))
 
     async def next(self, *, bookmarks: bool = False) -> tuple[str, str]:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(40):
             while True:
                 found = await self.seen.get()
                 if bookmarks or found[0] != "BOOKMARK":
@@ -168,5 +168,5 @@ async def test_a_server_restored_from_a_backup_is_listed_again(
     else:
         server.store.create(PODS, pod("default", "b", "n1"))
     with pytest.raises(Expired):
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(40):
             await reader.task

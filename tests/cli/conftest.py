@@ -40,15 +40,15 @@ class Lab:
                 done.set_exception(error)
 
         self.loop.call_soon_threadsafe(inside)
-        return done.result(timeout=30)
+        return done.result(timeout=120)
 
     def await_(self, work: Coroutine[Any, Any, Any]) -> Any:
-        return asyncio.run_coroutine_threadsafe(work, self.loop).result(timeout=60)
+        return asyncio.run_coroutine_threadsafe(work, self.loop).result(timeout=120)
 
     def run(self, *arguments: str, user: str = "admin") -> int:
         return run(["--kubeconfig", str(self.folder / user), *arguments])
 
-    def until(self, condition: Callable[[], bool], seconds: float = 600.0) -> None:
+    def until(self, condition: Callable[[], bool], seconds: float = 2400.0) -> None:
         """Waits in the sandbox's time."""
         assert self.await_(self.sandbox.until(condition, seconds)), "it did not come about"
 
@@ -103,7 +103,7 @@ def _serve(folder: Path, *, controller: bool) -> Iterator[Lab]:
 
     worker = threading.Thread(target=thread, name="sandbox", daemon=True)
     worker.start()
-    ready = started.result(timeout=60)
+    ready = started.result(timeout=120)
     yield ready
     ready.loop.call_soon_threadsafe(stop.set)
     worker.join(timeout=30)

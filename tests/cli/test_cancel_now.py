@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -60,13 +61,17 @@ def effect(lab: Lab, name: str) -> str:
 def test_its_own_rules_go_to_none_and_the_run_is_cancelled(uncontrolled: Lab, capsys: Captured) -> None:
     first, second, foreign = tainted(uncontrolled, "stuck")
     assert uncontrolled.run("cancel", "stuck", "--now") == 0
-    assert capsys.readouterr().out.splitlines() == [
+    captured = capsys.readouterr()
+    assert captured.out.splitlines() == [
         f"{first}: NoExecute -> None",
         f"{second}: NoExecute -> None",
         "Run stuck is asked to end.",
-        "No controller is at work (nobody holds the Lease taintctl-system/taintctl); "
-        "look at kubectl -n taintctl-system get pods, or start `taintctl run`.",
+        "Next: taintctl run (or kubectl -n taintctl-system rollout status deployment/taintctl)",
     ]
+    assert captured.err == (
+        "No controller is at work (nobody holds the Lease taintctl-system/taintctl); "
+        "look at kubectl -n taintctl-system get pods, or start `taintctl run`.\n"
+    )
     assert [effect(uncontrolled, name) for name in (first, second, foreign)] == ["None", "None", "NoExecute"]
     run = uncontrolled.get("maintenanceruns", "stuck")
     assert run is not None
@@ -261,3 +266,31 @@ def test_rules_whose_run_is_gone_are_named_with_what_takes_them_off(uncontrolled
     said = capsys.readouterr().out
     assert "of runs that are gone may still taint devices; take them off: kubectl delete devicetaintrule " in said
     assert all(name in said for name in names)
+    # What scripts read keeps its shape, so that people are told beside it.
+    assert uncontrolled.run("status", "-o", "json") == 0
+    captured = capsys.readouterr()
+    assert set(json.loads(captured.out)) == {"apiVersion", "kind", "items"}
+    assert all(name in captured.err for name in names)
+
+
+def test_of_many_forgotten_rules_some_are_named_and_all_are_counted(uncontrolled: Lab, capsys: Captured) -> None:
+    before = _forgotten(uncontrolled, capsys)
+    for number in range(9):
+        tainted(uncontrolled, f"gone-{number}")
+        uncontrolled.call(
+            lambda number=number: uncontrolled.sandbox.store.delete(
+                "maintenanceruns.taintctl.dev", None, f"gone-{number}"
+            )
+        )
+    # Each leaves two rules, and one of an earlier run.
+    assert _forgotten(uncontrolled, capsys) == before + 27
+    assert uncontrolled.run("status") == 0
+    said = capsys.readouterr().out
+    assert "(the first 20 of them): kubectl delete devicetaintrule " in said
+    assert len(said.partition("kubectl delete devicetaintrule ")[2].splitlines()[0].split()) == 20
+
+
+def _forgotten(lab: Lab, capsys: Captured) -> int:
+    assert lab.run("status") == 0
+    found = re.search(r"^(\d+) DeviceTaintRules? of runs that are gone", capsys.readouterr().out, re.MULTILINE)
+    return int(found[1]) if found else 0

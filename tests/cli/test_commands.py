@@ -79,7 +79,10 @@ def test_a_run_from_start_to_the_end_by_hand(controlled: Lab, capsys: Captured) 
     assert controlled.run("status") == 0
     assert "taintctl complete whole" in capsys.readouterr().out
     assert controlled.run("devices", "--node", "gpu-worker-04") == 0
-    assert "taintctl.dev/maintenance=whole:NoExecute by run whole" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert out.count("NoExecute by run whole") == 4
+    # Once for the node's four devices.
+    assert re.search(r"^  taintctl.dev/maintenance=whole:NoExecute +run whole +4$", out, re.MULTILINE)
 
     assert controlled.run("complete", name, "--wait") == 0
     assert "Releasing -> Succeeded (Completed)" in capsys.readouterr().out
@@ -114,7 +117,9 @@ def test_approving_twice_is_approving_once(controlled: Lab, capsys: Captured) ->
     assert controlled.run("approve", "double", "--yes", user="ada@example.com") == 0
     capsys.readouterr()
     assert controlled.run("approve", "double", "--yes", user="ada@example.com") == 0
-    assert "ada@example.com said that already: MaintenanceApproval double-approve-" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "ada@example.com said that already: MaintenanceApproval double-approve-" in out
+    assert out.endswith("Next: taintctl status double --watch\n")
     finish(controlled, "double")
 
 
@@ -282,6 +287,26 @@ def test_what_cannot_be_is_one_line(
     assert error.count("\n") == 1
 
 
+def test_start_refuses_what_can_come_to_no_plan_as_plan_does_and_warns_of_what_may_come(
+    controlled: Lab, capsys: Captured
+) -> None:
+    said = []
+    for verb in ("plan", "start"):
+        assert controlled.run(verb, "--driver", "gpu.example.com") == 1
+        said.append(capsys.readouterr())
+    assert said[0] == said[1]
+    assert said[0].err.startswith("taintctl: WholeDriver: The target comes to every device of driver gpu.example.com")
+    assert said[0].err.endswith(" On the command line that is --whole-driver.\n")
+    assert controlled.run("start", "--driver", "gpu.example.com", "--pool", "later", "--name", "early") == 0
+    captured = capsys.readouterr()
+    assert captured.err.startswith("NoDevices: ")
+    assert captured.err.endswith("The run is made and looks again until its deadline.\n")
+    assert captured.out.endswith("Next: taintctl status early --watch\n")
+    assert controlled.run("cancel", "early") == 0
+    assert capsys.readouterr().out == "Run early is asked to end.\nNext: taintctl status early --watch\n"
+    controlled.until_phase("early", "Cancelled")
+
+
 def test_windows_are_listed_explained_scheduled_and_started(controlled: Lab, capsys: Captured) -> None:
     window = {
         "apiVersion": "taintctl.dev/v1alpha1",
@@ -373,7 +398,8 @@ def test_devices_names_users_taints_and_who_set_them(controlled: Lab, capsys: Ca
     )
     assert controlled.run("devices") == 0
     out = capsys.readouterr().out
-    assert "gpu.example.com/xid=79:NoSchedule by its driver" in out
+    assert "NoSchedule by its driver" in out
+    assert re.search(r"^  gpu.example.com/xid=79:NoSchedule +its driver +1$", out, re.MULTILINE)
     assert "team-b/notebook-0 (extended resource)" in out
     assert controlled.run("devices", "--driver", "gpu.example.com", "-o", "json") == 0
     items = json.loads(capsys.readouterr().out)["items"]
@@ -454,6 +480,10 @@ def test_where_two_must_approve_the_first_is_told_so(controlled: Lab, capsys: Ca
     capsys.readouterr()
     assert controlled.run("approve", "pair", "--yes", user="ada@example.com") == 0
     assert "1 more person must approve." in capsys.readouterr().out
+    assert controlled.run("approve", "pair", "--yes", user="ada@example.com") == 0
+    out = capsys.readouterr().out
+    assert "ada@example.com said that already" in out
+    assert out.endswith("1 more person must approve.\nNext: taintctl status pair --watch\n")
     assert controlled.run("status") == 0
     assert "suspended" in capsys.readouterr().out
     finish(controlled, "pair")

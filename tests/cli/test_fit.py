@@ -70,6 +70,52 @@ def test_headers_and_words_stay_whole_and_names_to_copy_too() -> None:
     ]
 
 
+def test_a_column_goes_before_a_word_is_broken() -> None:
+    rows = table(
+        ("RUN", "FOR", "PHASE", "NEXT"),
+        [("nightly-29567890", "12s", "AwaitingApproval", "taintctl approve nightly-29567890")],
+        whole=("RUN",),
+        optional=("FOR",),
+    )
+    assert [row.plain for row in rows][1] == (
+        "nightly-29567890   12s   AwaitingApproval   taintctl approve nightly-29567890"
+    )
+    # 16, 3, 16 and 16, with three gaps of 3: 60.
+    assert [text for row in rows for text in plain(fit(row, 60))] == [
+        "RUN                FOR   PHASE              NEXT",
+        "nightly-29567890   12s   AwaitingApproval   taintctl approve",
+        "                                            nightly-29567890",
+    ]
+    assert [text for row in rows for text in plain(fit(row, 59))] == [
+        "RUN                PHASE              NEXT",
+        "nightly-29567890   AwaitingApproval   taintctl approve",
+        "                                      nightly-29567890",
+    ]
+    # 16, 16 and 16 need 54; then after a dash, and before a capital only where that is not enough.
+    assert [text for row in rows for text in plain(fit(row, 50))] == [
+        "RUN                PHASE              NEXT",
+        "nightly-29567890   AwaitingApproval   taintctl",
+        "                                      approve",
+        "                                      nightly-",
+        "                                      29567890",
+    ]
+    assert [text for row in rows for text in plain(fit(row, 40))] == [
+        "RUN                PHASE        NEXT",
+        "nightly-29567890   Awaiting     taintctl",
+        "                   Approval     approve",
+        "                                nightly-",
+        "                                29567890",
+    ]
+
+
+def test_however_narrow_it_is_headers_and_names_to_copy_stay_whole() -> None:
+    rows = table(("RUN", "PREDICTED"), [("nightly-29567890", "NoExecute")], whole=("RUN",))
+    assert [text for row in rows for text in plain(fit(row, 20))] == [
+        "RUN                PREDICTED",
+        "nightly-29567890   NoExecute",
+    ]
+
+
 def test_styles_survive_the_break() -> None:
     first, second = wrap(Text("one ").append_text(styled("two", "red")), 4)
     assert (first.plain, second.plain) == ("one", "two")

@@ -10,7 +10,8 @@ from typing import Any
 import msgspec
 
 from taintctl.api.objects import DeviceTaintRule, Pod, ResourceClaim, ResourceSlice, Snapshot
-from taintctl.cli.fleet import Device, document, fleet
+from taintctl.cli.fit import fit
+from taintctl.cli.fleet import Device, SetTaint, User, document, fleet
 from taintctl.cli.views.devices import device_table
 from tests.cli.builders import plain
 
@@ -114,7 +115,10 @@ def test_taints_say_who_set_them_and_a_missing_selector_means_nobody() -> None:
     ]
     found = fleet(snapshot(), rules, DRIVER)
     here = next(device for device in found if device.pool == pool)
-    assert [str(taint) for taint in here.taints] == ["k=v:NoSchedule by rule by-hand", "k=v:NoSchedule by run nightly"]
+    assert [(taint.text, taint.setter) for taint in here.taints] == [
+        ("k=v:NoSchedule", "rule by-hand"),
+        ("k=v:NoSchedule", "run nightly"),
+    ]
     items = document(found)["items"]
     assert items[0]["taints"][1]["setBy"] == {"kind": "MaintenanceRun", "name": "nightly"}
 
@@ -132,3 +136,28 @@ def test_only_the_newest_generation_of_a_pool_counts() -> None:
     found = fleet(snapshot(slices=(*slices, newer), claims=()), (), slices[0].spec.driver)
     names = [d.device for d in found if d.pool == newer.spec.pool.name]
     assert names == [newer.spec.devices[0].name]
+
+
+def test_on_eighty_columns_a_device_is_a_line_or_two_and_a_taint_is_said_once() -> None:
+    taint = SetTaint("taintctl.dev/maintenance", "nightly-29567890", "NoExecute", "MaintenanceRun", "nightly-29567890")
+    user = User("team-a", "train-01", "u", "c", False, False, "Running")
+    devices = [
+        Device(DRIVER, "gpu-worker-01", f"gpu-{n}", "gpu-worker-01", "", True, (user,), (), (taint,)) for n in range(2)
+    ]
+    # The taint is 51 wide, its setter 20 (16 without a break in a word) and the count 7: 72 are there for them.
+    shown = [part.plain for row in device_table(devices) for part in fit(row, 80)]
+    assert shown == [
+        "POOL            DEVICE   USED BY           TAINTS",
+        "gpu-worker-01   gpu-0    team-a/train-01   NoExecute by run nightly-29567890",
+        "gpu-worker-01   gpu-1    team-a/train-01   NoExecute by run nightly-29567890",
+        "",
+        "Taints",
+        "  TAINT                                               SET BY             DEVICES",
+        "  taintctl.dev/maintenance=nightly-29567890:          run                2",
+        "  NoExecute                                           nightly-29567890",
+        "",
+        "2 devices: 2 in use, 2 tainted.",
+    ]
+    # A pool that is not named after its node needs both.
+    elsewhere = Device(DRIVER, "rack-7", "gpu-0", "gpu-worker-01", "", True, (), (), (taint,))
+    assert "gpu-worker-01" in plain([part for row in device_table([elsewhere]) for part in fit(row, 60)])

@@ -7,10 +7,14 @@ import re
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 import yaml
+
+from tests.processes import BOUND
 
 pytestmark = pytest.mark.process
 TAINTCTL = [sys.executable, "-m", "taintctl.cli.main"]
@@ -18,13 +22,17 @@ TAINTCTL = [sys.executable, "-m", "taintctl.cli.main"]
 
 def test_the_demo_tells_the_whole_story_and_stays_up_when_asked(tmp_path: Path) -> None:
     environment = {**os.environ, "TMPDIR": str(tmp_path), "PYTHONUNBUFFERED": "1"}
-    with subprocess.Popen(
-        [*TAINTCTL, "demo", "--speed", "20", "--keep"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=environment,
-    ) as process:
+    with (
+        subprocess.Popen(
+            [*TAINTCTL, "demo", "--speed", "20", "--keep"],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=environment,
+            **BOUND,
+        ) as process,
+        ended(process),
+    ):
         out = read_until(process, "kubectl get devicetaintrules -w")
         if process.poll() is None:
             kubeconfig = re.search(r"export KUBECONFIG=(\S+)", out)
@@ -59,6 +67,16 @@ def test_the_demo_tells_the_whole_story_and_stays_up_when_asked(tmp_path: Path) 
     assert list(tmp_path.iterdir()) == []
 
 
+@contextmanager
+def ended(process: subprocess.Popen[str]) -> Iterator[None]:
+    """Leaving a Popen waits for it: a test that fails inside must not wait for what nobody stops."""
+    try:
+        yield
+    except BaseException:
+        process.kill()
+        raise
+
+
 def read_until(process: subprocess.Popen[str], last: str) -> str:
     """What it prints up to the line with `last`, or to its end."""
     assert process.stdout is not None
@@ -86,9 +104,12 @@ def test_a_sandbox_serves_until_it_is_interrupted(fleet: list[str], size: str, l
     out = tmp_path / "kubeconfig"
     arguments = ["sandbox", "--nodes", "1", *fleet, "--speed", "40", "--kubeconfig-out", str(out)]
     environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
-    with subprocess.Popen(
-        [*TAINTCTL, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
-    ) as process:
+    with (
+        subprocess.Popen(
+            [*TAINTCTL, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment, **BOUND
+        ) as process,
+        ended(process),
+    ):
         text = read_until(process, "taintctl run --kubeconfig")
         assert "Its state is in memory and gone when it stops" in text
         assert size in text

@@ -16,6 +16,7 @@ import yaml
 
 from taintctl.controller.host import ControllerOptions, run_controller
 from tests.adapters.server import SPEED, Server
+from tests.processes import BOUND
 
 POLICIES = "evictionpolicies.taintctl.dev"
 LEASES = "leases.coordination.k8s.io"
@@ -39,7 +40,7 @@ class Controller:
         self.task = asyncio.create_task(run_controller(chosen, self.stop))
 
     async def ended(self) -> int:
-        return await asyncio.wait_for(self.task, 30)
+        return await asyncio.wait_for(self.task, 120)
 
     async def stopped(self) -> int:
         self.stop.set()
@@ -190,7 +191,7 @@ async def test_probes_tell_a_controller_that_works_from_one_that_can_not(
                 return answer.status, (await answer.text()).strip()
 
         async def becomes(path: str, status: int) -> str:
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(80):
                 while True:
                     try:
                         found, text = await probe(path)
@@ -236,12 +237,12 @@ async def test_a_signal_stops_the_process_and_releases_the_lease(
         "sys.exit(asyncio.run(run_controller(options)))\n"
     )
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", code, str(config), stderr=asyncio.subprocess.PIPE
+        sys.executable, "-c", code, str(config), stderr=asyncio.subprocess.PIPE, **BOUND
     )
     policy(server, "p")
-    await until(lambda: looked_at(server, "p"), 30)
+    await until(lambda: looked_at(server, "p"), 120)
     process.send_signal(number)
-    _, said = await asyncio.wait_for(process.communicate(), 30)
+    _, said = await asyncio.wait_for(process.communicate(), 120)
     assert process.returncode == 0
     assert holder(server) == ""
     lines = [json.loads(line) for line in said.decode().splitlines()]

@@ -31,7 +31,7 @@ class Heard:
         )
 
     async def until(self, condition: Callable[[], bool]) -> None:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(80):
             while not condition():  # noqa: ASYNC110 (kopf has no event to wait for)
                 await asyncio.sleep(0.01)
 

@@ -17,6 +17,7 @@ import pytest
 from taintctl.api.base import API_VERSION, format_time
 from taintctl.cli.lab import bind
 from tests.e2e.town import APPROVER, DRIVER, NODE, PATIENCE, RULES, RUNS, Town, town
+from tests.processes import BOUND
 
 pytestmark = [
     pytest.mark.process,
@@ -44,6 +45,7 @@ class People:
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT,
+            **BOUND,
         )
         async with asyncio.timeout(PATIENCE):
             out, _ = await process.communicate(json.dumps(stdin).encode() if stdin else b"")
@@ -61,7 +63,7 @@ class People:
         return out
 
     async def wait(self, user: str, what: str, phase: str) -> None:
-        await self(user, "wait", what, f"--for=jsonpath={{.status.phase}}={phase}", "--timeout=30s")
+        await self(user, "wait", what, f"--for=jsonpath={{.status.phase}}={phase}", f"--timeout={PATIENCE:g}s")
 
 
 def manifest(kind: str, name: str, **spec: Any) -> dict[str, Any]:
@@ -80,7 +82,7 @@ async def test_a_run_from_apply_to_delete(tmp_path: Path) -> None:
         await place.controller()
         policy = manifest("EvictionPolicy", "night", limits={"maxPods": 8}, budgets="Warn")
         await kubectl("admin", "apply", "-f", "-", stdin=policy)
-        await kubectl("admin", "wait", "evp/night", "--for=condition=Accepted", "--timeout=30s")
+        await kubectl("admin", "wait", "evp/night", "--for=condition=Accepted", f"--timeout={PATIENCE:g}s")
 
         somebody_else = await kubectl.refused(
             OPERATOR, "create", "-f", "-", stdin=run_manifest("run", requestedBy=APPROVER)
@@ -104,7 +106,7 @@ async def test_a_run_from_apply_to_delete(tmp_path: Path) -> None:
         await kubectl(APPROVER, "create", "-f", "-", stdin=approval(APPROVER))
 
         await kubectl.wait(OPERATOR, "mr/run", "InMaintenance")
-        await kubectl(OPERATOR, "wait", "mr/run", "--for=condition=DevicesIdle", "--timeout=30s")
+        await kubectl(OPERATOR, "wait", "mr/run", "--for=condition=DevicesIdle", f"--timeout={PATIENCE:g}s")
         shown = await kubectl(OPERATOR, "get", "mr")
         assert re.search(r"^run +InMaintenance", shown, re.MULTILINE), shown
         moved = await kubectl.refused(
@@ -117,7 +119,7 @@ async def test_a_run_from_apply_to_delete(tmp_path: Path) -> None:
         described = await kubectl("admin", "describe", "mr", "run")
         events = re.findall(r"^ +(?:Normal|Warning) +(\w+) ", described.partition("Events:")[2], re.MULTILINE)
         assert {"WaitingForApproval", "GatePassed", "DevicesIdle"} <= set(events), described
-        await kubectl(OPERATOR, "delete", "mr", "run", "--timeout=30s")
+        await kubectl(OPERATOR, "delete", "mr", "run", f"--timeout={PATIENCE:g}s")
         assert place.sandbox.store.find(RUNS, None, "run") is None
         place.assert_nothing_odd_said()
 
@@ -130,7 +132,7 @@ async def test_a_run_that_is_deleted_while_it_waits_takes_its_rule_off(tmp_path:
         await kubectl(OPERATOR, "apply", "-f", "-", stdin=run_manifest("run"))
         await kubectl.wait(OPERATOR, "mr/run", "AwaitingApproval")
         assert len(place.sandbox.store.list(RULES)) == 1
-        await kubectl(OPERATOR, "delete", "mr", "run", "--timeout=30s")
+        await kubectl(OPERATOR, "delete", "mr", "run", f"--timeout={PATIENCE:g}s")
         assert place.sandbox.store.find(RUNS, None, "run") is None
         assert place.sandbox.store.list(RULES) == []
         assert place.evicted == []

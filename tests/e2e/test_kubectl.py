@@ -19,6 +19,7 @@ from taintctl.sandbox.apiserver.server import ApiServer
 from taintctl.sandbox.faults import Faults
 from taintctl.sandbox.store import Event, Store
 from taintctl.sandbox.users import User, Users
+from tests.processes import BOUND
 
 OLDEST = (1, 27)
 
@@ -108,12 +109,13 @@ class Kubectl:
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
+            **BOUND,
         )
 
     async def run(self, *arguments: str, stdin: str = "", user: User | None = None) -> tuple[int, str, str]:
         """Exit status, output and errors."""
         process = await self.start(*arguments, user=user)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(120):
             out, err = await process.communicate(stdin.encode())
         assert process.returncode is not None
         return process.returncode, out.decode(), err.decode()
@@ -171,7 +173,7 @@ async def test_get_watches(kubectl: Kubectl) -> None:
     await kubectl("create", "-f", "-", stdin=POD)
     watch = await kubectl.start("get", "pods", "-w")
     assert watch.stdout is not None
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(80):
         header = (await watch.stdout.readline()).split()
         first = (await watch.stdout.readline()).split()
         assert (header[0], first[0], first[2]) == (b"NAME", b"web", b"Pending")
@@ -282,7 +284,7 @@ async def test_deletion_waits_for_finalizers(kubectl: Kubectl) -> None:
     await kubectl("patch", "cm", "c", "--type=merge", "-p", '{"metadata":{"finalizers":["example.com/x"]}}')
     deletion = await kubectl.start("delete", "cm", "c")
     assert deletion.stdout is not None
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(80):
         assert b'configmap "c" deleted' in await deletion.stdout.readline()
         await kubectl("patch", "cm", "c", "--type=merge", "-p", '{"metadata":{"finalizers":null}}')
         assert await deletion.wait() == 0

@@ -12,6 +12,7 @@ import pytest
 import pytest_asyncio
 
 from taintctl.sandbox.cluster import Sandbox
+from tests.processes import BOUND
 
 pytestmark = [
     pytest.mark.kubectl,
@@ -69,8 +70,9 @@ class Kubectl:
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT,
+            **BOUND,
         )
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(120):
             out, _ = await process.communicate(stdin.encode())
         assert process.returncode is not None
         return process.returncode, out.decode()
@@ -99,18 +101,18 @@ async def test_workloads_are_applied_followed_and_deleted(kubectl: Kubectl) -> N
     assert row(await kubectl("get", "rs"))[1:4] == ["2", "2", "2"]
     await kubectl("rollout", "status", "statefulset/db")
     assert row(await kubectl("get", "sts", "db"))[:2] == ["db", "2/2"]
-    await kubectl("wait", "--for=condition=Complete", "job/count", "--timeout=30s")
+    await kubectl("wait", "--for=condition=Complete", "job/count", "--timeout=100s")
     assert row(await kubectl("get", "job", "count"))[:3] == ["count", "Complete", "2/2"]
     assert row(await kubectl("get", "cj"))[:8] == ["nightly", "0", "3", "*", "*", "*", "<none>", "False"]
     assert "Controlled By:  ReplicaSet/web-" in await kubectl("describe", "pods", "-l", "app=web")
     for kind in ("deploy/web", "sts/db", "job/count"):
         assert "Name:" in await kubectl("describe", kind)
     await kubectl("delete", "pod", "db-0")
-    await kubectl("wait", "--for=condition=Ready", "pod/db-0", "--timeout=30s")
+    await kubectl("wait", "--for=condition=Ready", "pod/db-0", "--timeout=100s")
     await kubectl("rollout", "restart", "deployment/web")
     await kubectl("rollout", "status", "deployment/web")
     await kubectl("delete", "deploy/web", "sts/db", "job/count", "cj/nightly")
-    await kubectl("wait", "--for=delete", "pods", "-l", "app in (web, db)", "--timeout=30s")
+    await kubectl("wait", "--for=delete", "pods", "-l", "app in (web, db)", "--timeout=100s")
     assert "No resources found" in await kubectl("get", "rs")
 
 

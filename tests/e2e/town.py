@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import ctypes
 import os
 import re
 import signal
@@ -21,9 +20,10 @@ from taintctl.api.base import API_VERSION, format_time
 from taintctl.cli.lab import CONTROLLER, lab
 from taintctl.sandbox.cluster import Sandbox
 from taintctl.sandbox.store import Event
+from tests.processes import BOUND
 
 SPEED = 40.0
-PATIENCE = 40.0
+PATIENCE = 120.0
 """Real seconds that a test waits for what must come; it takes a fraction of that on an idle machine."""
 RUNS = "maintenanceruns.taintctl.dev"
 WINDOWS = "maintenancewindows.taintctl.dev"
@@ -45,11 +45,6 @@ POLICY = {
     "approval": {"approvers": [{"kind": "Kubernetes", "name": APPROVER}]},
 }
 """A dry run stays fresh while a killed controller starts again, so that no rule has a reason to be made twice."""
-
-
-def _with_us() -> None:
-    """The controller dies with the tests' own process, should that be killed."""
-    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
 
 
 @dataclass(frozen=True)
@@ -156,7 +151,7 @@ class Town:
                 stdout=file,
                 stderr=file,
                 env={**os.environ, "KUBECONFIG": os.devnull, "HOME": str(self.folder)},
-                preexec_fn=_with_us if sys.platform == "linux" else None,
+                **BOUND,
             )
         made = Process(process, log)
         self.started.append(made)

@@ -33,7 +33,7 @@ def demo(nodes: int, gpus_per_node: int, kubernetes: str, speed: float, keep: bo
 
 
 async def _tell(nodes: int, gpus_per_node: int, kubernetes: str, speed: float, keep: bool) -> None:
-    from taintctl.cli.lab import environment, until_interrupted
+    from taintctl.cli.lab import apply_lab_policy, environment, until_interrupted
     from taintctl.cli.story.stage import stage
     from taintctl.cli.story.window import Story
 
@@ -45,6 +45,7 @@ async def _tell(nodes: int, gpus_per_node: int, kubernetes: str, speed: float, k
         say(line(styled("All of it was so.", "green"), " Every step was checked while it was told."))
         if not keep:
             return
+        apply_lab_policy(ready.sandbox)
         say(
             [
                 line(""),
@@ -54,7 +55,7 @@ async def _tell(nodes: int, gpus_per_node: int, kubernetes: str, speed: float, k
                 command(f"  kubectl describe mr {story.run}"),
                 command(f"  taintctl status {story.run}"),
                 command("  taintctl devices"),
-                command(f"  taintctl start --driver gpu.example.com --pool {story.pool} --wait"),
+                command(f"  taintctl start --driver gpu.example.com --pool {story.pool} --policy lab --wait"),
                 command("  kubectl get devicetaintrules -w"),
             ]
         )

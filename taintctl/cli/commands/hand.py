@@ -71,6 +71,8 @@ async def complete(session: Session, run: str, wait: bool) -> int | None:
         return None
     await session.patch_spec(MaintenanceRun, run, uid=found.metadata.uid, workCompleted=True)
     say(f"The work of run {run} is done; its devices are given back when they are idle.")
+    if not wait:
+        await say_next(session, f"taintctl status {run} --watch")
     return await _wait(session, run, wait, ended, lambda now: now.status.phase is Phase.SUCCEEDED)
 
 
@@ -91,6 +93,8 @@ async def release(session: Session, run: str, wait: bool) -> int | None:
         return None
     await session.patch_spec(MaintenanceRun, run, uid=found.metadata.uid, released=True)
     say(f"Run {run} is asked to release its devices, without waiting for the work.")
+    if not wait:
+        await say_next(session, f"taintctl status {run} --watch")
     return await _wait(session, run, wait, ended, ended)
 
 

@@ -66,10 +66,11 @@ def sandbox(
 async def _serve(
     fleet: dict[str, int], kubernetes: str, speed: float, port: int, out: str | None, controller: bool
 ) -> int | None:
-    from taintctl.cli.lab import CONTROLLER, kubeconfig_file, lab, until_interrupted
+    from taintctl.cli.lab import CONTROLLER, apply_lab_policy, kubeconfig_file, lab, until_interrupted
 
     stop = asyncio.Event()
     async with lab(**fleet, kubernetes=kubernetes, speed=speed, port=port) as running:
+        apply_lab_policy(running)
         with ExitStack() as files:
             folder = Path(files.enter_context(tempfile.TemporaryDirectory(prefix="taintctl-sandbox-")))
             admin = files.enter_context(kubeconfig_file(running, Path(out) if out else folder / "kubeconfig"))
@@ -78,7 +79,7 @@ async def _serve(
             if fleet["partitions"]:
                 size += f", each also in {plural(fleet['partitions'], 'partition')}"
             say(line(heading("Sandbox"), f": Kubernetes {kubernetes} at {running.url}, {size}."))
-            say(_introduction(admin, account, speed, controller))
+            say(_introduction(admin, account, speed, controller, fleet["nodes"]))
             if not controller:
                 await until_interrupted(stop)
                 return None
@@ -95,7 +96,7 @@ async def _with_controller(account: Path, speed: float, stop: asyncio.Event) -> 
     return None
 
 
-def _introduction(admin: Path, account: Path, speed: float, controller: bool) -> list[Line]:
+def _introduction(admin: Path, account: Path, speed: float, controller: bool, nodes: int) -> list[Line]:
     from taintctl.cli.lab import environment, program
 
     factor = f" --speed {speed:g}" if speed != 1 else ""
@@ -107,9 +108,10 @@ def _introduction(admin: Path, account: Path, speed: float, controller: bool) ->
         command("  kubectl get pods -A -o wide"),
         command("  taintctl devices"),
         command("  taintctl plan --driver gpu.example.com --pool gpu-worker-01"),
-        command("  taintctl start --driver gpu.example.com --pool gpu-worker-02 --wait"),
-        line(""),
     ]
+    if nodes > 1:  # policy lab lets half of the fleet out of service
+        lines.append(command("  taintctl start --driver gpu.example.com --pool gpu-worker-02 --policy lab --wait"))
+    lines.append(line(""))
     if controller:
         lines.append(line("The controller runs here too; its log follows."))
     else:

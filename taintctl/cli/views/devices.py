@@ -16,10 +16,9 @@ def device_table(devices: Sequence[Device], *, wide: bool = False) -> list[Line]
         return [line("No devices match.")]
     header = ["NODE", "POOL", "DEVICE", *(["UUID", "DRIVER"] if wide else []), "USED BY", "TAINTS"]
     # Where pools are named after their nodes, one of the two is enough.
-    alike = all(device.node == device.pool for device in devices)
-    optional = (["DRIVER"] if wide else []) + (["NODE"] if alike else [])
+    spare = ["NODE"] if all(device.node == device.pool for device in devices) else []
     rows = [_row(device, wide) for device in devices]
-    lines = table(header, rows, whole=("POOL", "DEVICE"), optional=optional)
+    lines = table(header, rows, whole=("POOL", "DEVICE"), optional=["DRIVER"] if wide else [], spare=spare)
     tainted = Counter(taint for device in devices for taint in device.taints)
     if tainted:
         lines += [line(""), heading("Taints")]

@@ -95,7 +95,7 @@ class Watch:
         self.response = response
 
     async def next(self) -> dict[str, Any]:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(40):
             line = await self.response.content.readline()
         if not line:
             raise EOFError
