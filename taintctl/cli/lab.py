@@ -76,7 +76,7 @@ def _of_a_sandbox(path: Path) -> bool:
 
 def apply_lab_policy(sandbox: Sandbox) -> None:
     """EvictionPolicy `lab`, with which one person alone gets a run through; as `kubectl apply` would have made it, so
-    that applying policies/ later finds it unchanged."""
+    that applying policies/ later warns of nothing."""
     for manifest in shipped("policies", "lab.yaml"):
         annotations = {LAST_APPLIED: json.dumps(manifest)}
         sandbox.apply([{**manifest, "metadata": {**manifest["metadata"], "annotations": annotations}}])

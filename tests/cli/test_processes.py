@@ -114,6 +114,7 @@ def test_a_sandbox_serves_until_it_is_interrupted(fleet: list[str], size: str, l
         assert "Its state is in memory and gone when it stops" in text
         assert size in text
         assert f"export KUBECONFIG={out}" in text
+        assert "taintctl start" not in text  # its only node is all of the fleet, which policy lab keeps half of
         assert oct(out.stat().st_mode & 0o777) == "0o600"
         assert yaml.safe_load(out.read_text())["current-context"] == "sandbox"
         plan = subprocess.run(

@@ -236,21 +236,23 @@ def test_a_file_that_is_nested_too_deeply_is_one_line(tmp_path: Path) -> None:
         manifests(str(deep))
 
 
-def test_an_interrupt_at_the_question_ends_it_at_once() -> None:
-    """As a terminal sends it, inside the event loop that a command runs in."""
+@pytest.mark.parametrize("terminal", [True, False])
+def test_an_interrupt_at_the_question_ends_it_at_once(terminal: bool) -> None:
+    """As ^C sends it, inside the event loop that a command runs in; whatever stdin is."""
     code = (
         "import asyncio, os, signal, sys, threading\n"
-        "import click\n"
+        "from taintctl.cli import main\n"
         "from taintctl.cli.commands.approval import confirmed\n"
-        "def confirm(*_, **__):\n"
+        "def reads(*_, **__):\n"
         "    os.kill(os.getpid(), signal.SIGINT)\n"
-        "    threading.Event().wait(30)\n"
-        "click.confirm = confirm\n"
-        "async def main():\n"
+        "    threading.Event().wait(60)\n"
+        "import click.termui\n"
+        "click.termui.visible_prompt_func = reads\n"
+        f"sys.stdin.isatty = lambda: {terminal}\n"
+        "async def whole():\n"
         "    confirmed('sure?')\n"
-        "try:\n"
-        "    asyncio.run(main())\n"
-        "except KeyboardInterrupt:\n"
-        "    sys.exit(130)\n"
+        "main.cli.main = lambda **_: asyncio.run(whole())\n"
+        "sys.exit(main.run(['approve', 'r']))\n"
     )
-    assert subprocess.run([sys.executable, "-c", code], timeout=20, check=False).returncode == 130
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=50, check=False)
+    assert (done.returncode, done.stderr) == (130, "taintctl: interrupted\n")

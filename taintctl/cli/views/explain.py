@@ -55,7 +55,7 @@ def explain_run(
         pairs.append(("Why", f"{status.reason}: {WORDS.get(status.reason, 'a reason this version does not know.')}"))
     if status.message:
         pairs.append(("In detail", status.message))
-    also = [text for text in _also(run, now) if text not in status.message and not _repeats(text, status.message)]
+    also = [text for text in _also(run, now, note) if text not in status.message and not _repeats(text, status.message)]
     pairs += [("Also", text) for text in ([note] if note else []) + also]
     limit = None if phase.ended or note else time_limit(run, policy, speed)
     if phase is Phase.BLOCKED and status.phase_since and policy is not None and not note and not run.spec.paused:
@@ -81,13 +81,13 @@ def unseen(run: MaintenanceRun, now: datetime) -> bool:
     return run.status.observed_generation < run.metadata.generation
 
 
-def _also(run: MaintenanceRun, now: datetime) -> list[str]:
+def _also(run: MaintenanceRun, now: datetime, note: str) -> list[str]:
     found: list[str] = []
     if run.status.phase is not None and run.status.phase.ended:
         return found
     if run.spec.cancelled:
         found.append("it is asked to end (taintctl cancel)")
-    if unseen(run, now):
+    if unseen(run, now) and not note:
         found.append(
             "the controller has not seen the newest spec of this run; if this stays, it is not running "
             "(kubectl -n taintctl-system get pods)"
