@@ -77,3 +77,10 @@ def test_the_image_s_tag_is_the_project_s_version() -> None:
     assert version is not None
     assert f"newTag: {version[1]}\n" in (ROOT / "deploy" / "kustomization.yaml").read_text()
     assert f"taintctl:{version[1]}" in (ROOT / "README.md").read_text()
+
+
+@pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md", "docs/operations.md", "docs/sandbox.md"])
+def test_the_pages_for_newcomers_have_no_long_lines(name: str) -> None:
+    """Rows of tables and what a command printed are as long as they are."""
+    prose = re.sub(r"^```.*?^```$", "", (ROOT / name).read_text(), flags=re.MULTILINE | re.DOTALL)
+    assert [line for line in prose.splitlines() if len(line) > 120 and not line.startswith("|")] == []
