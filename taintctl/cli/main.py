@@ -69,7 +69,7 @@ class Commands(click.Group):
 def cli(ctx: click.Context, kubeconfig: str | None, context_name: str | None) -> None:
     """Takes GPUs and other DRA devices out of service without hurting anybody by surprise.
 
-    Exit status: 0 done, 1 refused or failed, 2 wrong use (a bad option or file).
+    Exit status: 0 done, 1 refused or failed, 2 wrong use (a bad option or file), 130 interrupted.
     """
     ctx.obj = {"kubeconfig": kubeconfig, "context": context_name}
 
