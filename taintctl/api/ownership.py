@@ -80,6 +80,8 @@ class Ownership:
     def __init__(self, owners: Iterable[KnownOwner]) -> None:
         self._known: dict[Key, KnownOwner] = {}
         self._groups: dict[tuple[str, str], KnownOwner] = {}
+        self._chains: dict[tuple[str, Owner], tuple[Owner, ...]] = {}
+        """By namespace and controller, for the pods of one workload have one."""
         for known in owners:
             if is_pod_group(known.owner):
                 self._groups[known.namespace, known.owner.name] = known
@@ -87,8 +89,16 @@ class Ownership:
 
     def chain(self, pod: Pod) -> tuple[Owner, ...]:
         """The controllers above a pod, nearest first, as far as they are known."""
-        found: list[Owner] = []
         owner = controller_of(pod.metadata)
+        if owner is None:
+            return ()
+        begin = pod.metadata.namespace, owner
+        if begin not in self._chains:
+            self._chains[begin] = self._chain(pod, owner)
+        return self._chains[begin]
+
+    def _chain(self, pod: Pod, owner: Owner | None) -> tuple[Owner, ...]:
+        found: list[Owner] = []
         while owner is not None and len(found) < MAX_DEPTH:
             found.append(owner)
             known = self._known.get(key_of(pod.metadata.namespace, owner))

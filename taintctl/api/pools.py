@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 
 from taintctl.api.objects import ResourceSlice, SliceDevice
 from taintctl.api.plan import DeviceID, PlannedDevice
@@ -31,18 +32,21 @@ class PublishedPool:
     def complete(self) -> bool:
         return len(self.slices) == self.expected
 
-    def devices(self) -> Iterator[tuple[PlannedDevice, SliceDevice]]:
-        for resource_slice in self.slices:
-            for device in resource_slice.spec.devices or ():
-                yield (
-                    PlannedDevice(
-                        id=DeviceID(self.driver, self.name, device.name),
-                        uuid=text_attribute(self.driver, device, "uuid"),
-                        node=device.node_name or resource_slice.spec.node_name or "",
-                        pci_bus_id=text_attribute(self.driver, device, PCI_BUS_ID),
-                    ),
-                    device,
-                )
+    @cached_property
+    def devices(self) -> tuple[tuple[PlannedDevice, SliceDevice], ...]:
+        return tuple(
+            (
+                PlannedDevice(
+                    id=DeviceID(self.driver, self.name, device.name),
+                    uuid=text_attribute(self.driver, device, "uuid"),
+                    node=device.node_name or resource_slice.spec.node_name or "",
+                    pci_bus_id=text_attribute(self.driver, device, PCI_BUS_ID),
+                ),
+                device,
+            )
+            for resource_slice in self.slices
+            for device in resource_slice.spec.devices or ()
+        )
 
 
 def pool_key(item: ResourceSlice) -> PoolKey:

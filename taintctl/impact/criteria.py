@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,21 +11,54 @@ import msgspec
 from taintctl.api.check import FieldProblem
 from taintctl.api.objects import DeviceClass, Node, SliceDevice
 from taintctl.api.plan import DeviceID, PlannedDevice, Problem
-from taintctl.api.pools import PoolKey, PublishedPool
+from taintctl.api.pools import PoolKey, PublishedPool, text_attribute
 from taintctl.api.reasons import Reason
 from taintctl.api.target import Target
 from taintctl.cel.environment import CelError, compile_device_selector
+from taintctl.cel.references import references
 
 
 class SelectorFailed(Exception):
     """An expression that is neither true nor false for a device: no silent no. Its text names the device."""
 
 
-@dataclass(frozen=True)
 class _Condition:
-    where: str
-    """How people find the expression: `selectors[0]`, `DeviceClass gpu`."""
-    holds: Callable[..., bool]
+    """One expression, evaluated once for devices that are equal in all that it reads."""
+
+    def __init__(self, where: str, expression: str) -> None:
+        """`where` is how people find it: `selectors[0]`, `DeviceClass gpu`. Raises CelError."""
+        self.where = where
+        self._holds = compile_device_selector(expression)
+        self._reads = references(expression)
+        self._names: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {}
+        self._known: dict[Hashable, bool] = {}
+
+    def holds(self, driver: str, device: SliceDevice) -> bool:
+        """Raises CelError."""
+        attributes, capacity = device.attributes or {}, device.capacity or {}
+        multiple = bool(device.allow_multiple_allocations)
+        if self._reads is None:
+            return self._holds(driver, _plain(attributes), _plain(capacity), multiple)
+        names = self._names.get(driver)
+        if names is None:
+            names = self._names[driver] = (
+                _qualified(self._reads.attributes, driver),
+                _qualified(self._reads.capacity, driver),
+            )
+        read = [attributes.get(name) for name in names[0]], [capacity.get(name) for name in names[1]]
+        key = (driver, multiple, *read[0], *read[1])
+        known = self._known.get(key)
+        if known is None:
+            known = self._known[key] = self._holds(
+                driver, _given(names[0], read[0]), _given(names[1], read[1]), multiple
+            )
+        return known
+
+
+def _qualified(read: Iterable[tuple[str, str]], driver: str) -> tuple[str, ...]:
+    """The names that a device of the driver may have them under: those of its own domain also without one."""
+    names = {f"{domain}/{name}" for domain, name in read} | {name for domain, name in read if domain == driver}
+    return tuple(sorted(names))
 
 
 @dataclass(frozen=True)
@@ -52,28 +85,36 @@ class Criteria:
         labels = self.labels.get(node, {})
         return all(labels.get(key) == value for key, value in wanted.items())
 
-    def has(self, planned: PlannedDevice, device: SliceDevice) -> bool:
+    def has(self, driver: str, pool: str, device: SliceDevice) -> bool:
         """The criteria on what the driver publishes of it. Raises SelectorFailed."""
-        if self.target.uuids is not None and planned.uuid not in self.target.uuids:
+        if self.target.uuids is not None and text_attribute(driver, device, "uuid") not in self.target.uuids:
             return False
         if not self.conditions:
             return True
-        attributes, capacity = _plain(device.attributes), _plain(device.capacity)
         for condition in self.conditions:
             try:
-                held = condition.holds(planned.id.driver, attributes, capacity, bool(device.allow_multiple_allocations))
+                held = condition.holds(driver, device)
             except CelError as error:
-                raise SelectorFailed(f"{condition.where} cannot be decided for device {planned.id}: {error}") from None
+                named = DeviceID(driver, pool, device.name)
+                raise SelectorFailed(f"{condition.where} cannot be decided for device {named}: {error}") from None
             if not held:
                 return False
         return True
 
     def mean(self, planned: PlannedDevice, device: SliceDevice) -> bool:
         """All of them. Raises SelectorFailed."""
-        return self.names(planned.id) and self.on_node(planned.node) and self.has(planned, device)
+        return (
+            self.names(planned.id)
+            and self.on_node(planned.node)
+            and self.has(planned.id.driver, planned.id.pool, device)
+        )
 
 
-def _plain(values: Mapping[str, msgspec.Struct] | None) -> dict[str, Any]:
+def _given(names: Sequence[str], values: Sequence[msgspec.Struct | None]) -> dict[str, Any]:
+    return _plain({name: value for name, value in zip(names, values, strict=True) if value is not None})
+
+
+def _plain(values: Mapping[str, msgspec.Struct]) -> dict[str, Any]:
     """As JSON holds them, for CEL."""
     return msgspec.to_builtins(values) if values else {}
 
@@ -96,7 +137,7 @@ def criteria(target: Target, classes: Iterable[DeviceClass], nodes: Iterable[Nod
                     f"{where} has a selector that is not CEL, which this version of taintctl cannot decide.",
                 )
             try:
-                conditions.append(_Condition(where, compile_device_selector(selector.cel.expression)))
+                conditions.append(_Condition(where, selector.cel.expression))
             except CelError as error:
                 return Problem(
                     Reason.SELECTOR_FAILED, f"An expression of {where} cannot be used: {error}; name devices otherwise."
@@ -104,7 +145,7 @@ def criteria(target: Target, classes: Iterable[DeviceClass], nodes: Iterable[Nod
     for problem in target_problems(target):
         return Problem(Reason.SELECTOR_FAILED, f"{problem}.")
     conditions += [
-        _Condition(f"target.selectors[{index}]", compile_device_selector(selector.cel.expression))
+        _Condition(f"target.selectors[{index}]", selector.cel.expression)
         for index, selector in enumerate(target.selectors or ())
     ]
     labels = {node.metadata.name: node.metadata.labels or {} for node in nodes} if target.node_selector else {}
@@ -141,6 +182,10 @@ def _any(asked: Criteria, pool: PublishedPool) -> bool:
     if asked.target.device is None and not asked.target.by_attribute:
         return True
     try:
-        return any(asked.names(planned.id) and asked.has(planned, device) for planned, device in pool.devices())
+        return any(
+            asked.target.device in (None, device.name) and asked.has(pool.driver, pool.name, device)
+            for item in pool.slices
+            for device in item.spec.devices or ()
+        )
     except SelectorFailed:
         return True

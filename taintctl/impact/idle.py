@@ -70,7 +70,7 @@ def _devices(
         pool, own = pools.get(key), [s for s in selectors if (s.driver, s.pool) == key]
         if pool is None:
             continue
-        tainted = {planned.id: planned for planned, _ in pool.devices() if any(selects(s, planned.id) for s in own)}
+        tainted = {planned.id: planned for planned, _ in pool.devices if any(selects(s, planned.id) for s in own)}
         under |= tainted
         beside += [
             DeviceSelector(driver=id_.driver, pool=id_.pool, device=id_.device)

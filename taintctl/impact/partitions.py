@@ -26,7 +26,7 @@ def same_hardware(pool: PublishedPool, of: Iterable[DeviceID]) -> dict[DeviceID,
     members: dict[_Group, list[DeviceID]] = defaultdict(list)
     groups: dict[DeviceID, list[_Group]] = {}
     devices: dict[DeviceID, PlannedDevice] = {}
-    for planned, device in pool.devices():
+    for planned, device in pool.devices:
         devices[planned.id], groups[planned.id] = planned, _groups(pool, planned, device)
         for group in groups[planned.id]:
             members[group].append(planned.id)
@@ -51,11 +51,11 @@ def overlapping(pool: PublishedPool, of: frozenset[DeviceID]) -> dict[DeviceID, 
         for name, counter in (counters.counters or {}).items()
     }
     others: dict[_Group, list[tuple[PlannedDevice, SliceDevice]]] = defaultdict(list)
-    for planned, device in pool.devices():
+    for planned, device in pool.devices:
         for group in _groups(pool, planned, device) if planned.id not in of else ():
             others[group].append((planned, device))
     found: dict[DeviceID, DeviceID] = {}
-    for target, target_device in pool.devices() if others else ():
+    for target, target_device in pool.devices if others else ():
         for group in _groups(pool, target, target_device) if target.id in of else ():
             for other, device in others.get(group, ()):
                 related = group in (("uuid", target.uuid), ("uuid", other.uuid))

@@ -100,7 +100,7 @@ def _predict(
     if selector.driver is not None and selector.pool is not None:
         own = pools.get((selector.driver, selector.pool))
         wanted = () if own is None else (own,)
-    published = sum(selects(selector, device.id) for pool in wanted for device, _ in pool.devices())
+    published = sum(selects(selector, device.id) for pool in wanted for device, _ in pool.devices)
     uses = _uses(allocations, (selector,), key=key, value=value)
     reached = [
         use.pod

@@ -47,10 +47,10 @@ def resolve(snapshot: Snapshot, target: Target, allocations: Allocations) -> Res
                 f"of generation {pool.generation}; wait until the driver has published all, or look at its logs.",
             )
         try:
-            matched = {planned.id: planned for planned, device in pool.devices() if asked.mean(planned, device)}
+            matched = {planned.id: planned for planned, device in pool.devices if asked.mean(planned, device)}
         except SelectorFailed as error:
             return Problem(Reason.SELECTOR_FAILED, f"{error}; guard it, as in `has(…) && …`, or narrow the target.")
-        published.update(planned.id for planned, _ in pool.devices())
+        published.update(planned.id for planned, _ in pool.devices)
         if target.partitions is Partitions.INCLUDE:
             along = same_hardware(pool, matched)
             matched = {id_: matched.get(id_) or replace(device, along=True) for id_, device in along.items()}
@@ -112,7 +112,7 @@ def _selectors(
     selectors = []
     for (driver, name), devices in sorted(by_pool.items()):
         pool = pools.get((driver, name))
-        in_pool = {planned.id for planned, _ in pool.devices()} if pool is not None else set()
+        in_pool = {planned.id for planned, _ in pool.devices} if pool is not None else set()
         in_pool |= {hold.device for hold in allocations.holds(DeviceSelector(driver=driver, pool=name))}
         if target.device is None and target.uuids is None and in_pool <= devices:
             selectors.append(DeviceSelector(driver=driver, pool=name))
@@ -142,7 +142,7 @@ def out_elsewhere(snapshot: Snapshot, selectors: Iterable[DeviceSelector], plann
         if pool is not None:
             count += sum(
                 planned_.id not in own and any(selects(chosen, planned_.id) for chosen in asked)
-                for planned_, _ in pool.devices()
+                for planned_, _ in pool.devices
             )
         else:
             devices = {chosen.device for chosen in asked}
@@ -163,7 +163,7 @@ def may_mean(snapshot: Snapshot, target: Target, devices: Iterable[PlannedDevice
         for id_ in hardware:
             left.pop(id_, None)
         try:
-            if any(asked.mean(planned, device) for planned, device in pool.devices() if planned.id in hardware):
+            if any(asked.mean(planned, device) for planned, device in pool.devices if planned.id in hardware):
                 return True
         except SelectorFailed:
             return True
@@ -190,7 +190,7 @@ def no_devices(target: Target, snapshot: Snapshot) -> Problem:
             device.id.device
             for (driver, name), pool in pools.items()
             if driver == target.driver and target.pool in (None, name)
-            for device, _ in pool.devices()
+            for device, _ in pool.devices
         }
         where = f"pool {target.pool}" if target.pool else f"driver {target.driver}"
         wanted = f"device {target.device}" if target.device else "device"

@@ -24,6 +24,8 @@ class Fate:
 TOLERATES = Fate(PodEffect.TOLERATES)
 EVICTED = Fate(PodEffect.EVICTED)
 NOT_REACHED = Fate(PodEffect.NOT_REACHED_BY_TAINT)
+RANK = {effect: rank for rank, effect in enumerate(PodEffect)}
+"""Worst first."""
 
 
 def tolerates(toleration: Toleration, *, key: str, value: str) -> bool:
@@ -51,5 +53,4 @@ def fate(tolerations: Sequence[Toleration], *, key: str, value: str) -> Fate:
 
 def worst(fates: Iterable[Fate]) -> Fate:
     """Over all devices of a pod: the worst effect, and the shortest time. Of none: it tolerates."""
-    rank = list(PodEffect).index
-    return min(fates, key=lambda f: (rank(f.effect), f.seconds or 0), default=TOLERATES)
+    return min(fates, key=lambda f: (RANK[f.effect], f.seconds or 0), default=TOLERATES)

@@ -200,7 +200,7 @@ def test_the_rules_select_exactly_the_devices_of_the_plan(
     plan = build_plan(cluster, target, key=KEY, value=VALUE)
     if not isinstance(plan, Plan):
         return
-    published = {device.id for p in published_pools(cluster.slices).values() for device, _ in p.devices()}
+    published = {device.id for p in published_pools(cluster.slices).values() for device, _ in p.devices}
     allocated = {
         DeviceID(r.driver, r.pool, r.device)
         for c in cluster.claims

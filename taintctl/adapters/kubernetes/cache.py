@@ -8,38 +8,34 @@ run beside each other, so a claim may name a pod that the other watch has not br
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable, Iterable
-from contextlib import aclosing
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 from taintctl.adapters.kubernetes.client import Client, path
 from taintctl.adapters.kubernetes.index import Index
+from taintctl.adapters.kubernetes.mirror import Key, Mirror, Packed, Whole
 from taintctl.adapters.kubernetes.owners import OwnerReader
 from taintctl.adapters.kubernetes.selection import (
-    Kept,
+    Shared,
     assemble,
     chosen_pools,
     has_labels,
     holders,
     involved_nodes,
     kept_slices,
-    key,
-    lean,
     pools_of,
     slice_nodes,
     unpublished,
 )
-from taintctl.adapters.kubernetes.status import Expired
-from taintctl.adapters.kubernetes.watch import watch
 from taintctl.api.objects import (
     DeviceClass,
     Namespace,
     Node,
     Pod,
     PodDisruptionBudget,
+    PoolSizes,
     ResourceClaim,
     ResourceSlice,
     Snapshot,
@@ -48,82 +44,11 @@ from taintctl.api.ownership import may_be_in_a_gang
 from taintctl.api.pools import PoolKey, pool_key, pool_sizes, published_pools
 from taintctl.ports.clock import Clock
 from taintctl.ports.cluster import Scope
-from taintctl.ports.errors import ClusterError, Unavailable
+from taintctl.ports.errors import Unavailable
 
-log = logging.getLogger("taintctl.cache")
-
-K = TypeVar("K", bound=Kept)
-Key = tuple[str, str]
 OnChange = Callable[[str, str], None]
 """Called with driver and pool of devices whose slices, claims, pods or nodes changed. Budgets, classes and namespaces
 call nobody: a run that is blocked by a budget looks again by itself."""
-
-FIRST_BACKOFF = 1.0
-LAST_BACKOFF = 30.0
-
-
-class Mirror(Generic[K]):
-    """One kind, as a list and a watch keep it."""
-
-    def __init__(
-        self, client: Client, clock: Clock, url: str, kind: type[K], changed: Callable[[K | None, K | None], None]
-    ) -> None:
-        self._client = client
-        self._clock = clock
-        self._url = url
-        self._kind = kind
-        self._changed = changed
-        self.objects: dict[Key, K] = {}
-        self.heard_at: datetime | None = None
-        """When the server last said anything; None: never listed."""
-
-    async def run(self) -> None:
-        """Until cancelled: what the server refuses or garbles is tried again with backoff."""
-        failures = 0
-        while True:
-            before = self.heard_at
-            try:
-                await self._list_and_watch()
-            except ClusterError as error:
-                failures = 0 if self.heard_at != before else failures + 1
-                expired = isinstance(error, Expired)
-                log.log(
-                    logging.INFO if expired else logging.WARNING, "%s is listed again: %s", self._url, error.message
-                )
-                if not expired or failures:
-                    await self._clock.sleep(min(FIRST_BACKOFF * 2.0 ** min(failures, 10), LAST_BACKOFF))
-
-    async def _list_and_watch(self) -> None:
-        asked_at = self._clock.now()
-        listing = await self._client.list(self._url, self._kind)
-        self._replace(listing.items)
-        self.heard_at = asked_at
-        events = watch(self._client, self._clock, self._url, self._kind, listing.resource_version)
-        async with aclosing(events) as changes:  # type: ignore[type-var]
-            async for event in changes:
-                if event.object is not None:
-                    self._apply(lean(event.object), gone=event.type == "DELETED")
-                self.heard_at = self._clock.now()
-
-    def _replace(self, items: Iterable[K]) -> None:
-        fresh = {key(item): lean(item) for item in items}
-        for gone in [known for known in self.objects if known not in fresh]:
-            self._changed(self.objects.pop(gone), None)
-        for name, item in fresh.items():
-            old = self.objects.get(name)
-            self.objects[name] = item
-            if old is None or old != item:
-                self._changed(old, item)
-
-    def _apply(self, item: K, *, gone: bool) -> None:
-        name = key(item)
-        old = self.objects.pop(name, None)
-        if gone:
-            if old is not None:
-                self._changed(old, None)
-            return
-        self.objects[name] = item
-        self._changed(old, item)
 
 
 class LeanCache:
@@ -136,9 +61,12 @@ class LeanCache:
         resources = path("apis", "resource.k8s.io", object_version)
 
         def mirror(url: str, kind: type[Any], changed: Callable[[Any, Any], None]) -> Mirror[Any]:
-            return Mirror(client, clock, url, kind, changed)
+            return Mirror(client, clock, url, Packed(kind), kind, changed)
 
-        self._slices: Mirror[ResourceSlice] = mirror(f"{resources}/resourceslices", ResourceSlice, self._slice)
+        # Not packed: a class or an expression asks about every device there is.
+        self._slices: Mirror[ResourceSlice] = Mirror(
+            client, clock, f"{resources}/resourceslices", Whole(Shared().slice), ResourceSlice, self._slice
+        )
         self._claims: Mirror[ResourceClaim] = mirror(f"{resources}/resourceclaims", ResourceClaim, self._claim)
         self._pods: Mirror[Pod] = mirror("/api/v1/pods", Pod, self._pod)
         self._nodes: Mirror[Node] = mirror("/api/v1/nodes", Node, self._node)
@@ -147,6 +75,7 @@ class LeanCache:
         )
         self._classes: Mirror[DeviceClass] = mirror(f"{resources}/deviceclasses", DeviceClass, lambda _old, _new: None)
         self._devices_of: dict[PoolKey, int] = {}
+        self._published: dict[str | None, PoolSizes] = {}
         self._namespaces: Mirror[Namespace] = mirror("/api/v1/namespaces", Namespace, lambda _old, _new: None)
         self._claims_by_pool: Index[PoolKey] = Index()
         self._claims_by_holder: Index[str] = Index()
@@ -168,6 +97,11 @@ class LeanCache:
         async with asyncio.TaskGroup() as group:
             for mirror in self._mirrors:
                 group.create_task(mirror.run())
+
+    async def until_filled(self) -> None:
+        """Waits until every kind has been listed once."""
+        for mirror in self._mirrors:
+            await mirror.listed.wait()
 
     def age(self) -> timedelta | None:
         oldest = self._oldest()
@@ -201,7 +135,7 @@ class LeanCache:
             scope,
             chosen=chosen,
             slices=kept,
-            published=self._devices_of,
+            published=self._sizes(scope.driver),
             claims=claims,
             pods=pods,
             nodes=[node for name in names if (node := self._nodes.objects.get(("", name or ""))) is not None],
@@ -239,7 +173,7 @@ class LeanCache:
             return [*named, *(k for name in selected for k in self._slices_by_node.get(name))]
         if scope.driver is not None:
             return [*named, *self._slices_by_driver.get(scope.driver)]
-        return list(self._slices.objects)
+        return list(self._slices.objects.names())
 
     def _in_whole_pools(self, keys: Iterable[Key]) -> list[ResourceSlice]:
         pools = {pool_key(self._slices.objects[k]) for k in keys}
@@ -261,8 +195,17 @@ class LeanCache:
         self._slices_by_node.move(old, new, slice_nodes)
         self._tell((s.spec.driver, s.spec.pool.name) for s in (old, new) if s is not None)
 
+    def _sizes(self, driver: str | None) -> PoolSizes:
+        """How many devices each pool of the driver publishes; the same object until a slice changes."""
+        if driver not in self._published:
+            self._published[driver] = PoolSizes(
+                {pool: n for pool, n in self._devices_of.items() if driver in (None, pool[0])}
+            )
+        return self._published[driver]
+
     def _count(self, pool: PoolKey) -> None:
         """How many devices the pool publishes now."""
+        self._published.clear()
         self._devices_of.pop(pool, None)
         self._devices_of |= pool_sizes(self._slices.objects[k] for k in self._slices_by_pool.get(pool))
 

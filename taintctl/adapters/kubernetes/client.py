@@ -21,6 +21,7 @@ from taintctl.ports.clock import Clock
 from taintctl.ports.errors import ClusterError, Unavailable
 
 T = TypeVar("T")
+G = TypeVar("G")
 
 CONNECT_TIMEOUT = 5.0
 TOTAL_TIMEOUT = 30.0
@@ -48,7 +49,7 @@ class Page(msgspec.Struct, Generic[T], frozen=True):
 
 
 class Listing(msgspec.Struct, Generic[T], frozen=True):
-    """A whole list, consistent as of `resource_version`."""
+    """A list or a chunk of one, consistent as of `resource_version`."""
 
     items: tuple[T, ...]
     resource_version: str
@@ -170,27 +171,51 @@ class Client:
 
     async def list(self, url_path: str, kind: type[T], *, params: Mapping[str, str] | None = None) -> Listing[T]:
         """The whole list, read from the server's store in chunks of 500, or an error: never part of it."""
+        return await self._whole(url_path, lambda: self.pages(url_path, kind, params=params))
+
+    async def select(self, url_path: str, kind: type[T], glance: type[G], wanted: Callable[[G], bool]) -> Listing[T]:
+        """As `list`, but of the whole list only what is `wanted` is kept, and read in full: `glance` is the part of an
+        object that decides it. For lists of which a small part is of interest and no selector finds it."""
+        what = f"GET {url_path}"
+
+        async def chosen() -> AsyncIterator[Listing[T]]:
+            async for page in self.pages(url_path, msgspec.Raw):
+                kept = [raw for raw in page.items if wanted(decode(raw, glance, what))]
+                yield Listing(tuple(decode(raw, kind, what) for raw in kept), page.resource_version)
+
+        return await self._whole(url_path, chosen)
+
+    async def pages(
+        self, url_path: str, kind: type[T], *, params: Mapping[str, str] | None = None
+    ) -> AsyncIterator[Listing[T]]:
+        """A list, chunk by chunk, all of one moment. Raises ClusterError; Expired where the server has forgotten that
+        moment meanwhile: what came so far is not the whole then."""
+        token = ""
+        for _ in range(MAX_PAGES):
+            chunk = {**(params or {}), "limit": str(PAGE), **({"continue": token} if token else {})}
+            page = await self.request("GET", url_path, Page[kind], params=chunk)  # type: ignore[valid-type]
+            yield Listing(page.items or (), page.metadata.resource_version)
+            token = page.metadata.continue_ or ""
+            if not token:
+                return
+        raise ClusterError(f"The list of {url_path} has more than {MAX_PAGES * PAGE} items.")
+
+    async def _whole(self, url_path: str, pages: Callable[[], AsyncIterator[Listing[T]]]) -> Listing[T]:
         for _ in range(MAX_RESTARTS + 1):
+            items: list[T] = []
+            version = ""
             try:
-                return await self._list_once(url_path, kind, params or {})
+                async for page in pages():
+                    items.extend(page.items)
+                    version = page.resource_version
             except Expired as error:
                 expired = error
+            else:
+                return Listing(tuple(items), version)
         raise Unavailable(
             f"The list of {url_path} grew too old {MAX_RESTARTS + 1} times while it was read; the API server is slow.",
             status=expired.status,
         )
-
-    async def _list_once(self, url_path: str, kind: type[T], params: Mapping[str, str]) -> Listing[T]:
-        items: list[T] = []
-        token = ""
-        for _ in range(MAX_PAGES):
-            chunk = {**params, "limit": str(PAGE), **({"continue": token} if token else {})}
-            page = await self.request("GET", url_path, Page[kind], params=chunk)  # type: ignore[valid-type]
-            items.extend(page.items or ())
-            token = page.metadata.continue_ or ""
-            if not token:
-                return Listing(tuple(items), page.metadata.resource_version)
-        raise ClusterError(f"The list of {url_path} has more than {MAX_PAGES * PAGE} items.")
 
     async def stream(self, url_path: str, params: Mapping[str, str], silence: float) -> AsyncIterator[bytes]:
         """The lines of a watch, until the server ends it. Raises ClusterError; `silence` is how many seconds may pass

@@ -8,14 +8,20 @@ from typing import Generic, TypeVar
 from taintctl.adapters.kubernetes.selection import K, key
 
 V = TypeVar("V", bound=Hashable)
+Key = tuple[str, str]
 
 
 class Index(Generic[V]):
-    def __init__(self) -> None:
-        self._keys: dict[V, set[tuple[str, str]]] = {}
+    """Most values are of one object alone: its key is held as it is, and a set only where there are several."""
 
-    def get(self, value: V) -> frozenset[tuple[str, str]]:
-        return frozenset(self._keys.get(value, ()))
+    def __init__(self) -> None:
+        self._keys: dict[V, Key | set[Key]] = {}
+
+    def get(self, value: V) -> frozenset[Key]:
+        found = self._keys.get(value)
+        if found is None:
+            return frozenset()
+        return frozenset((found,)) if isinstance(found, tuple) else frozenset(found)
 
     def __contains__(self, value: object) -> bool:
         return value in self._keys
@@ -29,10 +35,25 @@ class Index(Generic[V]):
         after = set(values(new)) if new is not None else set()
         for value in before - after:
             assert old is not None
-            keys = self._keys[value]
-            keys.discard(key(old))
-            if not keys:
-                del self._keys[value]
+            self._remove(value, key(old))
         for value in after - before:
             assert new is not None
-            self._keys.setdefault(value, set()).add(key(new))
+            self._add(value, key(new))
+
+    def _add(self, value: V, name: Key) -> None:
+        held = self._keys.get(value)
+        if held is None:
+            self._keys[value] = name
+        elif isinstance(held, set):
+            held.add(name)
+        elif held != name:
+            self._keys[value] = {held, name}
+
+    def _remove(self, value: V, name: Key) -> None:
+        held = self._keys[value]
+        if isinstance(held, set):
+            held.discard(name)
+            if len(held) == 1:
+                self._keys[value] = held.pop()
+        elif held == name:
+            del self._keys[value]

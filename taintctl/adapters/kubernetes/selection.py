@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Container, Iterable, Iterator, Mapping
 from datetime import datetime
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
 from taintctl.api.objects import (
     ConsumerReference,
+    DeviceCapacity,
     DeviceClass,
     KnownOwner,
     Namespace,
     Node,
+    Object,
     Pod,
     PodDisruptionBudget,
+    PoolSizes,
     ResourceClaim,
     ResourceSlice,
+    SliceDevice,
     Snapshot,
 )
 from taintctl.api.pools import PoolKey, PublishedPool, pool_key
@@ -25,10 +30,46 @@ from taintctl.ports.cluster import Scope
 
 Kept = ResourceSlice | ResourceClaim | Pod | Node | PodDisruptionBudget | DeviceClass | Namespace
 K = TypeVar("K", bound=Kept)
+T = TypeVar("T")
+
+MAX_SHARED = 4096
+"""Values remembered to be shared; most are a device's own (its UUID), and go again."""
 
 
 def key(obj: Kept) -> tuple[str, str]:
-    return (obj.metadata.namespace, obj.metadata.name)
+    return (sys.intern(obj.metadata.namespace), obj.metadata.name)
+
+
+class Shared:
+    """One object for all that are equal: the devices of a fleet have few models and many copies of them."""
+
+    def __init__(self) -> None:
+        self._known: dict[Any, Any] = {}
+
+    def one(self, value: T) -> T:
+        if len(self._known) >= MAX_SHARED:
+            self._known.clear()
+        found: T = self._known.setdefault(value, value)
+        return found
+
+    def slice(self, item: ResourceSlice) -> ResourceSlice:
+        devices = tuple(self._device(device) for device in item.spec.devices or ())
+        return msgspec.structs.replace(item, spec=msgspec.structs.replace(item.spec, devices=devices))
+
+    def _device(self, device: SliceDevice) -> SliceDevice:
+        attributes = {sys.intern(name): self.one(value) for name, value in (device.attributes or {}).items()}
+        capacity = self._capacity(device.capacity) if device.capacity else None
+        return msgspec.structs.replace(
+            device, name=sys.intern(device.name), attributes=attributes or None, capacity=capacity
+        )
+
+    def _capacity(self, capacity: dict[str, DeviceCapacity]) -> dict[str, DeviceCapacity]:
+        """Whole, for it is never changed."""
+        key = tuple(sorted((name, value.value) for name, value in capacity.items()))
+        if len(self._known) >= MAX_SHARED:
+            self._known.clear()
+        found: dict[str, DeviceCapacity] = self._known.setdefault(key, capacity)
+        return found
 
 
 def lean(obj: K) -> K:
@@ -51,7 +92,30 @@ def on_node(item: ResourceSlice, names: Container[str]) -> bool:
     return any(name in names for name in slice_nodes(item))
 
 
-def pools_of(claim: ResourceClaim) -> frozenset[PoolKey]:
+class ResultGlance(Object, frozen=True):
+    driver: str
+    pool: str
+
+
+class DevicesGlance(Object, frozen=True):
+    results: tuple[ResultGlance, ...] | None = None
+
+
+class AllocationGlance(Object, frozen=True):
+    devices: DevicesGlance = DevicesGlance()
+
+
+class StatusGlance(Object, frozen=True):
+    allocation: AllocationGlance | None = None
+
+
+class ClaimGlance(Object, frozen=True):
+    """The part of a ResourceClaim that says which pools it holds devices of: a quarter of the work to read."""
+
+    status: StatusGlance = StatusGlance()
+
+
+def pools_of(claim: ResourceClaim | ClaimGlance) -> frozenset[PoolKey]:
     """(driver, pool) of every device that is allocated to the claim."""
     if claim.status.allocation is None:
         return frozenset()
@@ -86,7 +150,9 @@ def unpublished(scope: Scope, pool: PoolKey, published: Container[PoolKey]) -> b
     return pool not in published and scope.driver in (None, driver) and scope.pool in (None, name)
 
 
-def in_scope(claim: ResourceClaim, scope: Scope, chosen: Container[PoolKey], published: Container[PoolKey]) -> bool:
+def in_scope(
+    claim: ResourceClaim | ClaimGlance, scope: Scope, chosen: Container[PoolKey], published: Container[PoolKey]
+) -> bool:
     """Whether it holds a device of the scope. Its whole allocation is kept: a prediction reads all of it."""
     return any(pool in chosen or unpublished(scope, pool, published) for pool in pools_of(claim))
 
@@ -119,7 +185,7 @@ def assemble(
     *,
     chosen: frozenset[PoolKey],
     slices: tuple[ResourceSlice, ...],
-    published: Mapping[PoolKey, int],
+    published: PoolSizes,
     claims: Iterable[ResourceClaim],
     pods: Iterable[Pod],
     nodes: Iterable[Node],
@@ -131,7 +197,8 @@ def assemble(
     owners: tuple[KnownOwner, ...] = (),
     gang_pods: tuple[Pod, ...] = (),
 ) -> Snapshot:
-    """The snapshot, sorted. `slices` are as `kept_slices` gives them, `claims` those in scope."""
+    """The snapshot, sorted. `slices` are as `kept_slices` gives them, `published` those of the scope's driver, `claims`
+    those in scope."""
     kept_claims = tuple(sorted(claims, key=key))
     reserved = holders(kept_claims)
     everywhere = involved_nodes(slices, chosen, scope)
@@ -142,7 +209,7 @@ def assemble(
     of_holders = {p.metadata.namespace for p in kept_pods if p.metadata.uid in reserved}
     return Snapshot(
         slices=slices,
-        published={k: count for k, count in published.items() if scope.driver in (None, k[0])},
+        published=published,
         claims=kept_claims,
         pods=kept_pods,
         nodes=tuple(sorted((lean(n) for n in nodes if n.metadata.name in wanted_nodes), key=key)),

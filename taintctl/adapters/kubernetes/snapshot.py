@@ -20,6 +20,7 @@ from typing import TypeVar
 from taintctl.adapters.kubernetes.client import Client, path
 from taintctl.adapters.kubernetes.owners import OwnerReader, Ownerships
 from taintctl.adapters.kubernetes.selection import (
+    ClaimGlance,
     assemble,
     chosen_pools,
     holders,
@@ -34,6 +35,7 @@ from taintctl.api.objects import (
     Node,
     Pod,
     PodDisruptionBudget,
+    PoolSizes,
     ResourceClaim,
     ResourceSlice,
     Snapshot,
@@ -65,8 +67,10 @@ async def read_snapshot(
     chosen = chosen_pools(scope, pools, classes, await _selected_nodes(client, scope.node_selector))
 
     async def in_reach() -> tuple[ResourceClaim, ...]:
-        found = await client.list(resources + "/resourceclaims", ResourceClaim)
-        return tuple(c for c in found.items if in_scope(c, scope, chosen, pools))
+        def wanted(claim: ClaimGlance) -> bool:
+            return in_scope(claim, scope, chosen, pools)
+
+        return (await client.select(resources + "/resourceclaims", ResourceClaim, ClaimGlance, wanted)).items
 
     claims = await in_reach()
     nodes = involved_nodes(slices, chosen, scope)
@@ -90,7 +94,7 @@ async def read_snapshot(
         scope,
         chosen=chosen,
         slices=kept_slices(slices, chosen, scope),
-        published=pool_sizes(slices),
+        published=PoolSizes({k: n for k, n in pool_sizes(slices).items() if scope.driver in (None, k[0])}),
         claims=claims,
         pods=pods.values(),
         nodes=await _nodes(client, nodes | {p.spec.node_name for p in pods.values() if p.spec.node_name}),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -93,10 +94,15 @@ def _precondition(refused: Refusal) -> bool:
     return refused.status == 422 and any(c.field == "metadata.uid" for c in refused.causes)
 
 
-def decode(body: bytes, kind: Any, what: str) -> Any:
+@lru_cache(maxsize=128)
+def _decoder(kind: Any) -> msgspec.json.Decoder[Any]:
+    return msgspec.json.Decoder(kind)
+
+
+def decode(body: bytes | msgspec.Raw, kind: Any, what: str) -> Any:
     """JSON to a type; what does not fit is an error, never a guess. Raises ClusterError."""
     try:
-        return msgspec.json.decode(body, type=kind)
+        return _decoder(kind).decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise ClusterError(
             f"The API server's answer can't be read ({what}): {one_line(str(error), 200)}", reason="Unreadable"

@@ -57,16 +57,31 @@ class Event:
 class Table:
     """The objects and recent changes of one resource."""
 
-    __slots__ = ("dropped", "history", "order", "records")
+    __slots__ = ("_order", "_sorted", "dropped", "history", "records")
 
     def __init__(self, history: int) -> None:
         self.records: dict[tuple[str, str], Record] = {}
-        self.order: list[tuple[str, str]] | None = []
+        self._order: list[tuple[str, str]] | None = []
+        self._sorted: tuple[Record, ...] | None = ()
         self.history: deque[Event] = deque(maxlen=history)
         self.dropped = 0
         """Revision of the newest change that is not in `history` any more."""
 
-    def sorted_records(self) -> list[Record]:
-        if self.order is None:
-            self.order = sorted(self.records)
-        return [self.records[key] for key in self.order]
+    def put(self, place: tuple[str, str], record: Record) -> None:
+        if place not in self.records:
+            self._order = None
+        self.records[place] = record
+        self._sorted = None
+
+    def remove(self, place: tuple[str, str]) -> None:
+        del self.records[place]
+        self._order = self._sorted = None
+
+    def sorted_records(self) -> tuple[Record, ...]:
+        """By namespace and name; the same tuple until the next write, for the pages of a list are asked for one by
+        one."""
+        if self._order is None:
+            self._order = sorted(self.records)
+        if self._sorted is None:
+            self._sorted = tuple(self.records[key] for key in self._order)
+        return self._sorted

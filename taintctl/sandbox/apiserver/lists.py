@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 from bisect import bisect_right
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -27,7 +28,7 @@ def place(record: Record) -> tuple[str, str]:
     return meta.get("namespace", ""), meta["name"]
 
 
-def snapshot(store: Store, key: str, revision: int) -> list[Record]:
+def snapshot(store: Store, key: str, revision: int) -> Sequence[Record]:
     """The objects of a resource as they were at `revision`; ApiError 410 where the history does not reach back."""
     changes = store.changes_since(key, revision)
     records = store.records(key)
@@ -69,17 +70,17 @@ def listed(store: Store, request: Request, view: View) -> bytes:
         raise errors.expired(_EXPIRED) from error
     if request.namespace:
         records = [one for one in records if one.obj["metadata"].get("namespace") == request.namespace]
-    if start is not None:
-        records = records[bisect_right(records, start, key=place) :]
+    first = bisect_right(records, start, key=place) if start is not None else 0
     if wanted is not None:
-        records = [one for one in records if wanted(one.obj)]
+        records, first = [one for one in records[first:] if wanted(one.obj)], 0
+    left = len(records) - first
     remaining, following = None, ""
-    if limit and len(records) > limit:
-        following = _encoded(revision, place(records[limit - 1]))
+    if limit and left > limit:
+        following = _encoded(revision, place(records[first + limit - 1]))
         # Upstream does not count what a selector would have to be asked about.
-        remaining = len(records) - limit if wanted is None else None
-        records = records[:limit]
-    return view.list(records, ListMeta(revision, following, remaining))
+        remaining = left - limit if wanted is None else None
+    chunk = records[first : first + limit] if limit else records[first:]
+    return view.list(chunk, ListMeta(revision, following, remaining))
 
 
 def _encoded(revision: int, last: tuple[str, str]) -> str:
