@@ -9,7 +9,7 @@ UV_VERSION := 0.13.9
 PYTEST_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo sandbox test check lint crds lock clean
+.PHONY: help demo sandbox test bench check lint crds lock clean
 
 help:
 	@echo 'make demo     a whole maintenance window on a sandbox, in about a minute'
@@ -17,6 +17,7 @@ help:
 	@echo 'make test     the tests; PYTEST_ARGS="-k name" for some of them'
 	@echo 'make check    everything that must hold before a commit: lint, types, layers, generated files, tests'
 	@echo 'make lint     the same without the tests'
+	@echo 'make bench    time and memory on 10,000 nodes, beside kubectl; WRITE=1 writes docs/benchmarks.md'
 	@echo 'make crds     writes crds/ from the models'
 	@echo 'make lock     resolves the dependencies of pyproject.toml again'
 	@echo 'make clean    removes the environment and what tools leave behind'
@@ -39,6 +40,10 @@ sandbox: $(READY)
 # Three on two cores: a good part of the time is spent waiting for scaled clocks.
 test: $(READY)
 	$(BIN)/python -m pytest -n 3 $(PYTEST_ARGS)
+
+# Some ten minutes, alone on the machine. Needs kubectl.
+bench: $(READY)
+	$(BIN)/python -m tests.bench.bench $(if $(WRITE),--write)
 
 lint: $(READY)
 	$(BIN)/ruff format --check .

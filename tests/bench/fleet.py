@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -45,7 +46,8 @@ def fill(store: Store, *, nodes: int, gpus: int = 8, plain_pods: int = 2, idle_n
     numbers = range(1, nodes + 1)
     used = range(1, nodes + 1 - idle_nodes)
     store.restore(NODES, (_node(number) for number in numbers))
-    store.restore(SLICES, (_slice(number, gpus) for number in numbers))
+    in_pool = Counter(pool_of(number) for number in numbers)
+    store.restore(SLICES, (_slice(number, gpus, in_pool[pool_of(number)]) for number in numbers))
     store.restore(JOBS, (_job(number, gpus) for number in used))
     store.restore(CLAIMS, (_claim(number, gpu) for number in used for gpu in range(gpus)))
     store.restore(PODS, (pod for number in used for pod in _pods(number, gpus, plain_pods)))
@@ -73,10 +75,10 @@ def _node(number: int) -> Obj:
     return node
 
 
-def _slice(number: int, gpus: int) -> Obj:
+def _slice(number: int, gpus: int, in_pool: int) -> Obj:
     published = shapes.resource_slice(node_name(number), gpus)
     in_rack = number % 10 == 0
-    published["spec"]["pool"] |= {"name": pool_of(number), "resourceSliceCount": 10 if in_rack else 1}
+    published["spec"]["pool"] |= {"name": pool_of(number), "resourceSliceCount": in_pool}
     for gpu, device in enumerate(published["spec"]["devices"]):
         device["name"] = device_name(number, gpu)
         device["attributes"]["generation"] = {"string": "b" if in_rack else "a"}
@@ -93,10 +95,14 @@ def _job(number: int, gpus: int) -> Obj:
         "spec": {
             "completions": gpus,
             "parallelism": gpus,
-            "template": {"metadata": {"labels": {"app": "train"}}, "spec": {"restartPolicy": "Never"}},
+            "template": {"metadata": {"labels": {"app": "train"}}, "spec": _job_pod()},
         },
         "status": {"active": gpus},
     }
+
+
+def _job_pod() -> Obj:
+    return {"restartPolicy": "Never", "containers": [{"name": "main", "image": "registry.example.com/workload:1"}]}
 
 
 def _pods(number: int, gpus: int, plain: int) -> Iterator[Obj]:

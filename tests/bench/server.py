@@ -25,7 +25,7 @@ from taintctl.sandbox.store import Store
 from taintctl.sandbox.users import Users
 from tests.bench import fleet
 
-TOUCHED = 2000
+TOUCHED = 500
 """Claims that change when the process gets SIGUSR1."""
 
 
