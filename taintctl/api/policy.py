@@ -164,14 +164,26 @@ class ApprovalRequired(StrEnum):
 
 class ApproverKind(StrEnum):
     KUBERNETES = "Kubernetes"
+    """A user name, as the API server knows it (`kubectl auth whoami`)."""
+    SLACK = "Slack"
+    """A Slack user's id, such as U024BE7LH."""
+    SLACK_GROUP = "SlackGroup"
+    """A Slack user group's id, such as S0614TZR7: everybody who is in it when they click."""
+    EMAIL = "Email"
+    """The mail address of a Slack user, by Slack's word."""
 
 
 class Approver(SpecModel):
-    """One person, by the name that the API server knows them under."""
+    """Who may approve: one person, or the members of a Slack user group."""
 
     kind: ApproverKind = Field(ApproverKind.KUBERNETES, description="Whose name it is.")
     name: Annotated[str, Field(min_length=1, max_length=256)] = Field(
-        description="The user name (kubectl auth whoami)."
+        description="The user name (kubectl auth whoami), the id of a Slack user or user group, or a mail address."
+    )
+    kubernetes_user: Annotated[str, Field(min_length=1, max_length=256)] | None = Field(
+        None,
+        description="With kind Slack or Email: the same person's user name in Kubernetes, so that who asked for a run "
+        "can be told from who approves it.",
     )
 
 
@@ -214,6 +226,25 @@ def _different(failures: tuple[RollbackFailure, ...]) -> tuple[RollbackFailure, 
     return failures
 
 
+class SlackNotifications(SpecModel):
+    channel: Annotated[str, Field(pattern=r"^[CG][A-Z0-9]{6,20}$", max_length=21)] = Field(
+        description="The channel's id (at the foot of its details in Slack), such as C0123456789; the app is a member."
+    )
+
+
+class WebhookNotifications(SpecModel):
+    url: Annotated[str, Field(pattern=r"^https?://[^\s@?#]+(\?[^\s#]*)?$", max_length=2048)] = Field(
+        description="Where each change of a run is posted as JSON, signed with the controller's key."
+    )
+
+
+class Notifications(SpecModel):
+    """Who is told of a run beside those who look."""
+
+    slack: SlackNotifications | None = Field(None, description="A Slack channel: told, and asked where approval is.")
+    webhook: WebhookNotifications | None = Field(None, description="Any other receiver, told only.")
+
+
 class PolicySpec(SpecModel):
     validations: ClassVar = ()
 
@@ -233,6 +264,7 @@ class PolicySpec(SpecModel):
     dry_run: DryRunPolicy = Field(default_factory=DryRunPolicy, description="How fresh a dry run must be.")
     approval: ApprovalPolicy = Field(default_factory=ApprovalPolicy, description="Whether people are asked, and who.")
     drain: DrainPolicy = Field(default_factory=DrainPolicy, description="What a drain by the Eviction API may end in.")
+    notifications: Notifications = Field(default_factory=Notifications, description="Where runs are told of.")
     rollback_on: Annotated[tuple[RollbackFailure, ...], Field(max_length=2), AfterValidator(_different)] = Field(
         (RollbackFailure.DRAIN_TIMEOUT, RollbackFailure.CANCELLED),
         description="Failures that take the taint off before maintenance began.",

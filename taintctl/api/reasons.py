@@ -41,6 +41,7 @@ class ConditionType(StrEnum):
     DEVICES_IDLE = "DevicesIdle"
     WORK_DONE = "WorkDone"
     RELEASED = "Released"
+    NOTIFIED = "Notified"
 
 
 class Effect(StrEnum):
