@@ -5,10 +5,10 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from taintctl.api.base import API_VERSION, Condition, Model, Name, ObjectMeta, SpecModel
-from taintctl.api.policy import ApproverKind
+from taintctl.api.policy import SLACK_USER, ApproverKind, check_name
 
 Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$", min_length=64, max_length=64)]
 
@@ -23,12 +23,24 @@ class ApprovalDecision(StrEnum):
 class ApprovalAuthor(SpecModel):
     """One person."""
 
+    validations: ClassVar = (
+        (
+            f"self.kind != 'Slack' || self.name.matches('{SLACK_USER}')",
+            "name: with kind Slack it is a Slack user's id, such as U024BE7LH",
+        ),
+    )
+
     kind: Literal[ApproverKind.KUBERNETES, ApproverKind.SLACK] = Field(
         ApproverKind.KUBERNETES, description="Whose name it is."
     )
     name: Annotated[str, Field(min_length=1, max_length=256)] = Field(
         description="The user name (kubectl auth whoami), or the id of a Slack user."
     )
+
+    @field_validator("name")
+    @classmethod
+    def _name_of_kind(cls, name: str, info: ValidationInfo) -> str:
+        return check_name(info.data.get("kind", ApproverKind.KUBERNETES), name)
 
 
 class SlackIdentity(SpecModel):
@@ -50,7 +62,7 @@ class ApprovalSpec(SpecModel):
     IMMUTABLE: ClassVar[tuple[str, ...]] = ("runName", "digest", "decision", "approver", "slack", "comment")
     validations: ClassVar = (
         (
-            "(has(self.approver.kind) && self.approver.kind == 'Slack') == has(self.slack)",
+            "(self.approver.kind == 'Slack') == has(self.slack)",
             "slack goes with approver.kind Slack, and only with it",
         ),
     )

@@ -7,7 +7,15 @@ from datetime import timedelta
 from enum import StrEnum
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, model_validator
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    ValidationInfo,
+    WithJsonSchema,
+    field_validator,
+    model_validator,
+)
 
 from taintctl.api.base import API_VERSION, WHOLE, Condition, Duration, Flag, Model, ObjectMeta, SpecModel
 from taintctl.api.labels import LabelSelector
@@ -173,8 +181,38 @@ class ApproverKind(StrEnum):
     """The mail address of a Slack user, by Slack's word."""
 
 
+SLACK_USER = "^[UW][A-Z0-9]{5,20}$"
+SLACK_GROUP = "^S[A-Z0-9]{5,20}$"
+MAIL = "^[A-Za-z0-9._%+-]{1,64}@[A-Za-z0-9-]+([.][A-Za-z0-9-]+)*$"
+_NAMES = {
+    ApproverKind.SLACK: (SLACK_USER, "a Slack user's id, such as U024BE7LH (in their profile: Copy member ID)"),
+    ApproverKind.SLACK_GROUP: (SLACK_GROUP, "a Slack user group's id, such as S0614TZR7"),
+    ApproverKind.EMAIL: (MAIL, "a mail address, such as ann@example.com"),
+}
+"""How names of a kind look; a Kubernetes user may have any."""
+
+
+def check_name(kind: ApproverKind, name: str) -> str:
+    """Raises ValueError where no approver of that kind has such a name."""
+    pattern, what = _NAMES.get(kind, ("", ""))
+    if pattern and not re.fullmatch(pattern, name, re.ASCII):
+        raise ValueError(f"with kind {kind} it is {what}")
+    return name
+
+
 class Approver(SpecModel):
     """Who may approve: one person, or the members of a Slack user group."""
+
+    validations: ClassVar = (
+        *(
+            (f"self.kind != '{kind}' || self.name.matches('{pattern}')", f"name: with kind {kind} it is {what}")
+            for kind, (pattern, what) in _NAMES.items()
+        ),
+        (
+            "!has(self.kubernetesUser) || self.kind in ['Slack', 'Email']",
+            "kubernetesUser goes with kind Slack or Email only",
+        ),
+    )
 
     kind: ApproverKind = Field(ApproverKind.KUBERNETES, description="Whose name it is.")
     name: Annotated[str, Field(min_length=1, max_length=256)] = Field(
@@ -185,6 +223,18 @@ class Approver(SpecModel):
         description="With kind Slack or Email: the same person's user name in Kubernetes, so that who asked for a run "
         "can be told from who approves it.",
     )
+
+    @field_validator("name")
+    @classmethod
+    def _name_of_kind(cls, name: str, info: ValidationInfo) -> str:
+        return check_name(info.data.get("kind", ApproverKind.KUBERNETES), name)
+
+    @field_validator("kubernetes_user")
+    @classmethod
+    def _of_one_person(cls, user: str | None, info: ValidationInfo) -> str | None:
+        if user is not None and info.data.get("kind") not in (ApproverKind.SLACK, ApproverKind.EMAIL):
+            raise ValueError("goes with kind Slack or Email only")
+        return user
 
 
 class OnExpiry(StrEnum):

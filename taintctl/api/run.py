@@ -211,6 +211,19 @@ class GivenApproval(Model):
     breaks: bool = False
     """It is a Break: protected pods may be evicted."""
 
+    @property
+    def who(self) -> str:
+        """For people: `alice`, or `Ann (U024BE7LH in Slack)`."""
+        return shown(self.kind, self.approver, self.name)
+
+
+def shown(kind: str, approver: str, name: str) -> str:
+    """An approver for people to read. Whoever has the name in a chat chose it, so it is cut and the id stands by it."""
+    if kind == "Kubernetes":
+        return approver
+    name = " ".join("".join(c if c.isprintable() else " " for c in name).split())[:64]
+    return f"{name} ({approver} in {kind})" if name else f"{approver} in {kind}"
+
 
 class IgnoredApproval(Model):
     """An approval or a denial that does not count, and why."""

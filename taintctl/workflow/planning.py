@@ -191,7 +191,7 @@ def _judge(look: Look) -> EvictionPolicy | Refusal:
         return Refusal(Reason(problem.reason), problem.message, Phase.BLOCKED)
     denied = count(look, obs.policy).denied
     if denied is not None:
-        return Refusal(Reason.DENIED, denial(denied.approver, denied.comment), Phase.ROLLING_BACK)
+        return Refusal(Reason.DENIED, denial(denied.who, denied.comment), Phase.ROLLING_BACK)
     return obs.policy
 
 
@@ -269,7 +269,7 @@ def with_tally(look: Look, now: Standing) -> Look:
             ConditionType.APPROVED, True, Reason.AUTO_APPROVED, "The policy lets this plan pass without an approval."
         )
     if now.approved:
-        people = some([g.approver for g in now.tally.given])
+        people = some([g.who for g in now.tally.given])
         return look.with_condition(ConditionType.APPROVED, True, Reason.APPROVED, f"Approved by {people}.")
     unverified = next((i for i in now.tally.ignored if i.reason is Reason.APPROVERS_UNVERIFIED), None)
     if unverified is not None:

@@ -298,7 +298,7 @@ def _approvals(run: MaintenanceRun, now: datetime) -> list[Line]:
         comment = f": {given.comment}" if given.comment else ""
         at = f" at {moment(given.at)}" if given.at else ""
         how = " (Break)" if given.breaks else ""
-        lines.append(line("  ", styled(given.approver, GOOD), f"{how}{at}{comment}"))
+        lines.append(line("  ", styled(given.who, GOOD), f"{how}{at}{comment}"))
     if approval.break_needed and not any(given.breaks for given in approval.given) and not _ended(run):
         lines.append(line(styled("  A Break is wanted: the policy protects pods of the plan.", WARN)))
     if len(given_names := approval.given) < approval.needed and approval.expires_at and not _ended(run):
