@@ -148,6 +148,9 @@ class Reason(StrEnum):
     SELF_APPROVAL = "SelfApproval"
     NO_SUCH_RUN = "NoSuchRun"
     RUN_ENDED = "RunEnded"
+    # who is told
+    NOTIFIED = "Notified"
+    NOTIFY_FAILED = "NotifyFailed"
     # windows
     ACCEPTED = "Accepted"
     SCHEDULED = "Scheduled"

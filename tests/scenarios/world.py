@@ -179,7 +179,7 @@ class World(AbstractAsyncContextManager["World"]):
         """No PodDisruptionBudget stands in the way of the built-in policy."""
         self.store.delete("poddisruptionbudgets.policy", "team-b", "inference")
 
-    async def start(self, name: str = "run", **spec: Any) -> None:
+    async def start(self, name: str = "run", by: KubernetesCluster | None = None, **spec: Any) -> None:
         body = {
             "metadata": {"name": name},
             "spec": {
@@ -188,7 +188,7 @@ class World(AbstractAsyncContextManager["World"]):
                 **spec,
             },
         }
-        await self.admin.create(MaintenanceRun, body)
+        await (by or self.admin).create(MaintenanceRun, body)
 
     async def patch(self, name: str = "run", **spec: Any) -> None:
         await self.admin.patch(MaintenanceRun, name, {"spec": spec})

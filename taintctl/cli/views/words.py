@@ -78,6 +78,8 @@ WORDS: dict[str, str] = {
     Reason.OTHER_PLAN: "The approval is for another plan than the one asked about.",
     Reason.RUN_ENDED: "The run that the approval names ended without it.",
     Reason.NO_SUCH_RUN: "The approval names a run that does not exist.",
+    Reason.NOTIFIED: "Those whom the policy wants told of the run were told.",
+    Reason.NOTIFY_FAILED: "Slack or the webhook could not be told of the run; the run goes on without.",
     Reason.ACCEPTED: "The object is valid.",
     Reason.SCHEDULED: "The window makes a run at its next start.",
     Reason.SUSPENDED: "The window is suspended and makes no run.",
