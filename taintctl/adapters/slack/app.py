@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from datetime import timedelta
 
@@ -70,5 +69,4 @@ class SlackApp:
 
     async def drain(self) -> None:
         """Waits until every click that was taken is dealt with (tests, the demo)."""
-        while self._interactions.busy:
-            await asyncio.sleep(0.01)
+        await self._interactions.drain()

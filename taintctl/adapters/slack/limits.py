@@ -11,7 +11,7 @@ Block = dict[str, Any]
 MESSAGE_BLOCKS = 50
 MODAL_BLOCKS = 100
 MESSAGE_SIZE = 12_000
-"""Of all blocks as JSON. Slack says nothing of a sum and answers msg_blocks_too_long from about 13,000 characters on."""
+"""Of all blocks as JSON. Slack says nothing of a sum and answers msg_blocks_too_long from about 13,000 on."""
 MESSAGE_TEXT = 4000
 SECTION_TEXT = 3000
 FIELDS = 10

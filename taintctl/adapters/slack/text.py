@@ -26,14 +26,23 @@ def one_line(text: str, limit: int) -> str:
     return line if len(line) <= limit else f"{line[: limit - 1]}…"
 
 
-def escape(text: str) -> str:
-    """As Slack asks: the three characters that begin a link, a mention or an entity."""
-    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+_ENTITIES = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
+"""As Slack asks: the three characters that begin a link, a mention or an entity."""
 
 
 def plain(text: str, limit: int = MAX_WORD) -> str:
-    """For a plain_text object, and for a reply whose markup is off."""
-    return escape(_CALL.sub("＠", redact(one_line(text, limit))))
+    """For a plain_text object, and for a reply whose markup is off: at most `limit` characters, escapes included."""
+    out: list[str] = []
+    size = 0
+    for character in _CALL.sub("＠", redact(one_line(text, limit))):
+        piece = _ENTITIES.get(character, character)
+        size += len(piece)
+        if size > limit:
+            while out and size - len(piece) + 1 > limit:
+                size -= len(out.pop())
+            return "".join(out) + "…"
+        out.append(piece)
+    return "".join(out)
 
 
 def prose(text: str, limit: int = MAX_WORD) -> str:
@@ -43,7 +52,7 @@ def prose(text: str, limit: int = MAX_WORD) -> str:
 
 def code(text: str, limit: int = MAX_WORD) -> str:
     """An outside name in mrkdwn, as code: to be copied, so only the character that would end it is another one."""
-    inside = plain(text, limit).replace("`", "ˋ")
+    inside = plain(text, max(1, limit - 2)).replace("`", "ˋ")
     return f"`{inside or '-'}`"
 
 

@@ -40,7 +40,7 @@ class SlackTokens:
                 _check(variable, value)
         if not self.app and not self.signing_secret:
             raise TokenError(
-                f"With {BOT} either {APP} (Socket Mode) or {SECRET} (HTTP) is needed: without one no click would arrive."
+                f"{BOT} needs {APP} (Socket Mode) or {SECRET} (HTTP) beside it: without one no click would arrive."
             )
 
     @classmethod
