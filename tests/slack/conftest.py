@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
 
@@ -16,6 +16,13 @@ from taintctl.sandbox.slack.server import FakeSlack
 from tests.slack.runs import FakeDesk
 
 SECRET = "8f742231b10e8888abcd99yyyzzz85a5"
+
+
+async def until(true: Callable[[], bool]) -> None:
+    """Another side's doing, over real sockets."""
+    async with asyncio.timeout(10):
+        while not true():  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
 
 
 @dataclass
@@ -36,9 +43,7 @@ class Stage:
     async def connected(self) -> None:
         """Both sides know of the socket."""
         await self.slack.connected()
-        async with asyncio.timeout(10):
-            while not self.app.state().connected:
-                await asyncio.sleep(0.01)
+        await until(lambda: self.app.state().connected)
 
     async def click(self, user: str, text: str, *, copies: int = 1) -> None:
         await self.slack.click(user, self.message, text, copies=copies)

@@ -63,8 +63,8 @@ def run(
             "metadata": {"name": name, "uid": UID},
             "spec": {
                 "target": {"driver": "gpu.example.com"},
-                "trigger": {"type": "Schedule", "windowName": "gpus", "reason": f"firmware{word}"},
-                "requestedBy": f"carol{word}",
+                "trigger": {"type": "Schedule", "windowName": "gpus", "reason": f"firmware{word}"[:1024]},
+                "requestedBy": f"carol{word}"[:256],
                 "policyName": "careful",
                 "startAt": OPENS,
                 "deadline": CLOSES,
@@ -73,7 +73,7 @@ def run(
             "status": {
                 "phase": phase,
                 "reason": reason,
-                "message": f"Waits for approval.{word}",
+                "message": f"Waits for approval.{word}"[:2048],
                 "plan": found,
                 "approval": {
                     "asked": {"digest": DIGEST},

@@ -1,4 +1,4 @@
-"""The real slack-sdk client against the fake Slack, over loopback: post, click, update, windows, and what goes wrong."""
+"""The real slack-sdk client against the fake Slack, over loopback: post, click, update, windows, failures."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from taintctl.adapters.slack.tokens import SlackTokens
 from taintctl.api.approval import ApprovalDecision
 from taintctl.ports.chat import Answer, Answered, ChatError, Details, Person, Posted, RunView
 from taintctl.sandbox.slack.people import View
+from tests.slack.conftest import until
 from tests.slack.runs import DIGEST, HOSTILE, UID, run, view, whole_plan
 
 CHANNEL = "C0123456789"
@@ -299,9 +300,7 @@ async def test_slacks_own_refresh_is_followed(stage: Any) -> None:
 async def test_a_revoked_token_shows_in_the_state_and_it_is_tried_again(stage: Any) -> None:
     stage.slack.revoked = True
     stage.tasks.append(asyncio.get_running_loop().create_task(stage.app.run()))
-    async with asyncio.timeout(10):
-        while stage.slack.count["auth.test"] < 2:
-            await asyncio.sleep(0.02)
+    await until(lambda: stage.slack.count["auth.test"] >= 2)
     state = stage.app.state()
     assert (state.connected, "token was revoked" in state.error) == (False, True)
     stage.slack.revoked = False
@@ -334,9 +333,7 @@ async def test_without_an_app_token_run_only_watches_the_bots_token(stage: Any) 
         SlackTokens(stage.slack.bot_token, "", "a" * 32), stage.desk, stage.clock, base_url=stage.slack.api_url
     )
     task = asyncio.get_running_loop().create_task(app.run())
-    async with asyncio.timeout(10):
-        while not app.state().connected:
-            await asyncio.sleep(0.01)
+    await until(lambda: app.state().connected)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import subprocess
 import sys
@@ -13,6 +12,7 @@ import pytest
 
 from taintctl.adapters.slack.text import code, listed, plain, prose, redact
 from taintctl.adapters.slack.tokens import SlackTokens, TokenError
+from tests.slack.conftest import until
 from tests.slack.runs import view
 
 BOT, APP, SECRET = "xoxb-1234567890-abcdefABCDEF", "xapp-1-A0123-456-abcdef", "8f742231b10e8888abcd99yyyzzz85a5"
@@ -74,9 +74,7 @@ async def test_no_log_line_has_a_token_whatever_fails(stage: Any, caplog: pytest
     await stage.click("U0ALICE", "Approve")
     stage.slack.revoked = True
     await stage.slack.sockets.drop()
-    async with asyncio.timeout(10):
-        while "revoked" not in stage.app.state().error:
-            await asyncio.sleep(0.02)
+    await until(lambda: "revoked" in stage.app.state().error)
     said = caplog.text + repr(stage.app.state()) + repr(stage.app.__dict__)
     assert "users.info" in caplog.text
     assert stage.slack.bot_token not in said
