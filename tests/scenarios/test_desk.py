@@ -13,6 +13,7 @@ from taintctl.ports.chat import Answer, Answered, Click, Person, Posted
 from taintctl.ports.errors import Unavailable
 from taintctl.reconcile.desk import ApprovalDesk
 from taintctl.reconcile.gather import Reader
+from tests.scenarios.chat import FakeChat
 from tests.scenarios.world import APPROVALS, LENIENT, ON_NODE_1, POLICIES, RUNS, World
 
 pytestmark = pytest.mark.looptime
@@ -25,7 +26,7 @@ APPROVERS = [
     {"kind": "SlackGroup", "name": "S0614TZR7"},
     {"name": "alice@example.com"},
 ]
-MESSAGE = Posted("C0123456789", "1764622800.000100")
+MESSAGE = Posted("C0123456789", "1764622800.000000")
 ENTRY = {"kind": "Slack", "target": MESSAGE.channel, "channel": MESSAGE.channel, "ts": MESSAGE.ts, "nonce": "n1"}
 
 
@@ -36,19 +37,20 @@ def desk(world: World, cluster: Any = None) -> ApprovalDesk:
 
 async def asking(world: World, *, count: int = 1, requested_by: str | None = None, **policy: Any) -> Click:
     """A run that asks, with its message; Ann's click on it."""
-    world.policy(**{**LENIENT, "autoApprove": {}, "approval": {"approvers": APPROVERS, "count": count, **policy}})
-    await world.control()
+    approval = {"approvers": APPROVERS, "count": count, **policy}
+    slack = {"slack": {"channel": MESSAGE.channel}}
+    world.policy(**{**LENIENT, "autoApprove": {}, "approval": approval, "notifications": slack})
+    await world.control(chat=FakeChat())
     who = world.admin
     if requested_by is not None:
         who = await world.user(requested_by, "taintctl-operator")
     await world.start(policyName="policy", by=who, **({"requestedBy": requested_by} if requested_by else {}))
     await world.until_phase(Phase.AWAITING_APPROVAL)
-    noted(world)
-    approval = world.run().status.approval
-    assert approval is not None
-    assert approval.asked is not None
-    uid = world.run().metadata.uid
-    return Click("run", uid, approval.asked.digest, ApprovalDecision.APPROVE, ANN, MESSAGE)
+    await world.until(lambda: [n.ts for n in world.run().status.notifications] == [MESSAGE.ts])
+    asked = world.run().status.approval
+    assert asked is not None
+    assert asked.asked is not None
+    return Click("run", world.run().metadata.uid, asked.asked.digest, ApprovalDecision.APPROVE, ANN, MESSAGE)
 
 
 def noted(world: World, **changes: str) -> None:
@@ -76,7 +78,7 @@ async def test_a_click_becomes_one_approval_and_the_run_goes_on() -> None:
             "email": "ann@example.com",
             "groups": [],
             "channel": "C0123456789",
-            "ts": "1764622800.000100",
+            "ts": "1764622800.000000",
         }
         assert spec["comment"] == "go"
         await world.until_phase(Phase.IN_MAINTENANCE)
@@ -186,7 +188,7 @@ async def test_a_click_after_the_time_ran_out_is_expired_and_not_denied() -> Non
         answer = await desk(world).decide(click)
         assert answer.result is Answered.EXPIRED
         assert answer.text == ("The time to approve run run has run out; nothing was changed. Start another run.")
-        await world.control()
+        await world.control(chat=FakeChat())
         await world.until_phase(Phase.CANCELLED)
         assert world.run().status.reason == "ApprovalExpired"
         assert (await desk(world).decide(click)).result is Answered.EXPIRED
