@@ -318,7 +318,7 @@ async def test_a_slack_that_does_not_answer_is_an_error_in_time(stage: Any) -> N
 async def test_buttons_of_no_form_of_ours_are_acknowledged_and_nothing_else(stage: Any) -> None:
     await post(stage)
     await stage.connect()
-    for wrong in ("", "[]", "{}", '{"r":1}', json.dumps({"r": "x/../y", "u": UID, "d": DIGEST}), "{" * 2900):
+    for wrong in ("", "[]", "{}", '{"r":1}', json.dumps({"r": "x/../y", "u": UID, "d": DIGEST}), "[" * 2900):
         payload = stage.slack.payload("U0ALICE", stage.message, "Approve")
         payload["actions"][0]["value"] = wrong
         await stage.slack.sockets.deliver(payload)

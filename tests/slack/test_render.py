@@ -103,13 +103,9 @@ def harmless(made: dict[str, Any]) -> None:
     """No outside word is markup, a mention or a link, and nothing that can't be seen is in any text."""
     for kind, text in texts(made["blocks"]):
         assert mentions(text) == []
-        assert (
-            all(part not in text for part in ("*bold*", "_it_", "~no~", "<!", "@here "))
-            or kind == "plain_text"
-            or (text.count("<!") == text.count("<!date^") and "*bold*" not in outside_code(text))
-        )
-        assert "\x07" not in text
-        assert "\u202e" not in text
+        markup = outside_code(text) if kind == "mrkdwn" else ""
+        assert [part for part in ("*bold*", "_it_", "~no~", "\n>") if part in markup] == []
+        assert [part for part in ("@here", "<!channel>", "<@", "\x07", "\u202e") if part in text] == []
 
 
 def outside_code(text: str) -> str:
@@ -171,7 +167,7 @@ def test_a_break_is_asked_for_until_somebody_gave_one() -> None:
     given = [{"approval": "a", "approver": "U0BOB", "kind": "Slack", "name": "bob", "breaks": True}]
     made = message(view(approval={"breakNeeded": True, "needed": 2, "given": given}))
     assert labels(made) == ["Approve", "Deny", "Details"]
-    assert "👍 bob (Slack) with Break" in words(made)
+    assert "👍 bob (`U0BOB` in Slack) with Break" in words(made)
 
 
 def test_where_nobody_may_through_slack_there_is_no_button_for_it() -> None:
@@ -184,9 +180,11 @@ def test_where_nobody_may_through_slack_there_is_no_button_for_it() -> None:
     assert "can't be read" in words(unread)
 
 
-@pytest.mark.parametrize("kind", ["Slack", "SlackGroup", "Email"])
-def test_each_kind_of_approver_in_slack_gives_the_buttons(kind: str) -> None:
-    assert labels(message(RunView(run(), policy({"kind": kind, "name": "x"})))) == ["Approve", "Deny", "Details"]
+@pytest.mark.parametrize(
+    ("kind", "name"), [("Slack", "U024BE7LH"), ("SlackGroup", "S0614TZR7"), ("Email", "ann@example.com")]
+)
+def test_each_kind_of_approver_in_slack_gives_the_buttons(kind: str, name: str) -> None:
+    assert labels(message(RunView(run(), policy({"kind": kind, "name": name})))) == ["Approve", "Deny", "Details"]
 
 
 @pytest.mark.parametrize(
@@ -237,6 +235,21 @@ def test_plans_quarantines_and_brakes_differ_at_a_glance() -> None:
         "🚨 QUARANTINE: gpus-29430",
         "🛑 BRAKE: gpus",
     ]
+
+
+def test_a_run_that_has_ended_is_short_and_one_that_waits_for_hands_says_the_next_step() -> None:
+    ended = words(message(view(phase="Succeeded", reason="Completed")))
+    assert ("*Counts*" in ended, "*Evicted*" in ended) == (True, False)
+    blocked = words(message(view(phase="Blocked", reason="PolicyViolated", nextStep="taintctl explain gpus-29430")))
+    assert "Next: `taintctl explain gpus-29430`" in blocked
+
+
+def test_details_of_another_plan_say_so_and_those_of_none_say_why() -> None:
+    other = Details(view(), whole_plan(1), same=False, note="The cluster has changed since.")
+    said = words(modals.details(SUBJECT, other))
+    assert "⚠️ *This is not the plan that is asked about.*\\nThe cluster has changed since." in said
+    none = words(modals.details(SUBJECT, Details(view(), None, same=False, note="It can't be read now.")))
+    assert ("It can't be read now." in none, "not the plan" in none) == (True, False)
 
 
 def test_a_button_says_which_plan_and_not_who() -> None:

@@ -12,7 +12,7 @@ from taintctl.ports.chat import ChatError, Person
 
 MAX_GROUPS = 100
 """As many as a policy may list approvers."""
-_GROUP_ID = re.compile(r"S[A-Z0-9]{6,20}", re.ASCII)
+_GROUP_ID = re.compile(r"S[A-Z0-9]{5,20}", re.ASCII)
 NO_GROUP = frozenset({"no_such_subteam", "subteam_not_found"})
 
 

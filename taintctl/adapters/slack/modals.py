@@ -61,7 +61,7 @@ def details(subject: Subject, found: Details | None) -> Block:
     """The page that `subject` asks for; the nearest one where there is none such any more."""
     if found is None:
         return refused(subject, f"The run {subject.run} is gone.")
-    head = [] if found.same else ["⚠️ *This is not the plan that is asked about*: it has changed since."]
+    head = [] if found.same or found.plan is None else ["⚠️ *This is not the plan that is asked about.*"]
     if found.note:
         head.append(prose(found.note, 600))
     if found.plan is None:

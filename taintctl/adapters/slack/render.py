@@ -100,9 +100,12 @@ def _blocks(view: RunView, room: float) -> list[Block]:
         kit.fields(_facts(run)),
     ]
     policy = view.policy.spec if view.policy else None
-    texts = [_next(run)]
-    if run.status.plan is not None:
-        texts = [
+    texts = [] if question else [_next(run)]
+    ended = run.status.phase is not None and run.status.phase.ended
+    if run.status.plan is not None and ended:
+        texts.append(parts.counts(run.status.plan, policy))
+    elif run.status.plan is not None:
+        texts += [
             parts.counts(run.status.plan, policy),
             parts.pods(run.status.plan, run.spec.drain.mode, int(2200 * room)),
             parts.trouble(run.status.plan, policy, run.spec.drain.mode, int(1800 * room)),
@@ -160,7 +163,9 @@ def _approvals(run: MaintenanceRun, limit: int) -> str:
         return ""
     lines = []
     for given in approval.given[:MAX_GIVEN]:
-        who = f"{prose(given.name or given.approver, 80)} ({'Slack' if given.kind == 'Slack' else 'kubectl'})"
+        # A name in Slack is whatever its owner chose, so the id stands by it.
+        named = f"{prose(given.name, 64)} " if given.name else ""
+        who = f"{named}({code(given.approver, 40)} in Slack)" if given.kind == "Slack" else prose(given.approver, 80)
         at = f", {when(given.at)}" if given.at else ""
         comment = f": {prose(given.comment, 120)}" if given.comment else ""
         lines.append(f"👍 {who}{' with Break' if given.breaks else ''}{at}{comment}")

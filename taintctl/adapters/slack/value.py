@@ -48,7 +48,7 @@ def loads(text: Any) -> Subject | None:
     """None: not ours."""
     try:
         data = json.loads(text) if isinstance(text, str) and len(text) <= 3000 else None
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     if not isinstance(data, dict):
         return None
