@@ -10,7 +10,7 @@ import threading
 import uuid
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
@@ -24,6 +24,7 @@ from taintctl.controller.defaults import NAMESPACE, PROBES_PORT
 from taintctl.controller.lease import LeaderElection, LeaseTimes
 from taintctl.controller.logs import LogFormat, set_up
 from taintctl.controller.operator import Operator
+from taintctl.controller.people import People, PeopleOptions
 from taintctl.controller.probes import Probes
 from taintctl.ports.clock import SystemClock
 from taintctl.ports.errors import ClusterError, Unavailable
@@ -51,6 +52,7 @@ class ControllerOptions:
     probes_port: int | None = PROBES_PORT
     """None: no probes; 0: any free port, named in the log."""
     workers: int = 4
+    people: PeopleOptions = field(default_factory=PeopleOptions)
     log_format: LogFormat = "text"
     log_level: int = logging.INFO
 
@@ -70,10 +72,11 @@ async def run_controller(options: ControllerOptions, stop: asyncio.Event | None 
                     "API server by the name in its certificate."
                 )
             async with Client(credentials, clock) as client:
-                return await _Host(options, credentials, client, clock, asked_to_stop).run()
+                people = People.from_environment(options.people)
+                return await _Host(options, credentials, client, clock, asked_to_stop, people).run()
         except ClusterError as error:
             log.error("%s", error.message)
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, ImportError) as error:
             log.error("%s", error)
     return 1
 
@@ -86,7 +89,9 @@ class _Host:
         client: Client,
         clock: SystemClock,
         stop: asyncio.Event,
+        people: People,
     ) -> None:
+        self._people = people
         self._options = options
         self._credentials = credentials
         self._client = client
@@ -143,20 +148,23 @@ class _Host:
         cache.on_change = reconciler.devices_changed
         operator = Operator(self._credentials, asyncio.get_running_loop(), reconciler.enqueue)
         self._cache, self._operator = cache, operator
-        lost = asyncio.create_task(lease.keep(), name="lease")
-        stop = asyncio.create_task(self._stop.wait(), name="stop")
-        work = [
-            asyncio.create_task(cache.run(), name="cache"),
-            asyncio.create_task(reconciler.run(self._options.workers), name="reconcile"),
-        ]
-        operator.start()
-        try:
-            done, _ = await asyncio.wait([lost, stop, *work], return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            await _cancel([*work, stop])
-            await operator.stop()
-            # The lease is kept until all work has stopped.
-            await _cancel([lost])
+        async with self._people.at_work(cluster, cache, self._clock, settings) as (announcer, more):
+            reconciler.on_run = announcer.tell
+            lost = asyncio.create_task(lease.keep(), name="lease")
+            stop = asyncio.create_task(self._stop.wait(), name="stop")
+            work = [
+                asyncio.create_task(cache.run(), name="cache"),
+                asyncio.create_task(reconciler.run(self._options.workers), name="reconcile"),
+                *(asyncio.create_task(job(), name=name) for name, job in more),
+            ]
+            operator.start()
+            try:
+                done, _ = await asyncio.wait([lost, stop, *work], return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                await _cancel([*work, stop])
+                await operator.stop()
+                # The lease is kept until all work has stopped.
+                await _cancel([lost])
         if stop in done:
             log.info("stopped")
             return 0
