@@ -142,6 +142,7 @@ class Reason(StrEnum):
     RULE_DELETED = "RuleDeleted"
     # approvals
     COUNTED = "Counted"
+    APPROVAL_RECORDED = "ApprovalRecorded"
     NOT_AN_APPROVER = "NotAnApprover"
     OTHER_PLAN = "OtherPlan"
     SAME_APPROVER = "SameApprover"

@@ -9,6 +9,7 @@ from types import MappingProxyType
 
 from taintctl.api.base import FINALIZER
 from taintctl.api.reasons import Phase
+from taintctl.workflow.audit import counted
 from taintctl.workflow.interrupts import hold_of, interrupt
 from taintctl.workflow.look import Look, without_no_execute
 from taintctl.workflow.model import Action, AddFinalizer, Decision, Observation
@@ -100,4 +101,5 @@ def _finish(look: Look, decision: Decision) -> Decision:
         status=status,
         actions=(*work.first, *guard, *decision.actions, *work.then),
         requeue_after=requeue,
+        counted=counted(look, status),
     )

@@ -27,7 +27,7 @@ NAMESPACE_NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 )
 @click.option(
     "--probes-host",
-    default="0.0.0.0",
+    default="0.0.0.0",  # noqa: S104 (the kubelet asks from outside the pod)
     show_default=True,
     help="127.0.0.1 keeps them, and --slack-http-port, to this machine.",
 )

@@ -72,6 +72,7 @@ WORDS: dict[str, str] = {
     Reason.RULE_CHANGED: "Somebody changed one of the run's rules by hand; that is taken for a decision.",
     Reason.RULE_DELETED: "Somebody deleted one of the run's rules by hand; that is taken for a decision.",
     Reason.COUNTED: "The approval counts.",
+    Reason.APPROVAL_RECORDED: "Somebody approved or denied the plan, and it counts.",
     Reason.NOT_AN_APPROVER: "The policy does not name this person as an approver.",
     Reason.SAME_APPROVER: "This person's approval counts once already.",
     Reason.SELF_APPROVAL: "This person asked for the run, and the policy has no selfApproval.",
