@@ -39,6 +39,7 @@ STALE = timedelta(minutes=10)
 """A run that ended longer ago, and of which nobody was told, is not told of any more."""
 GIVE_UP = timedelta(days=1)
 """After a run's end."""
+MAX_ERROR = 512
 STORES = 5
 GONE = frozenset({"message_not_found"})
 """Somebody deleted the message: another one is posted."""
@@ -242,13 +243,14 @@ class Announcer:
         wait = self._backoff(failures)
         if error.retry_after is not None:
             wait = max(wait, min(error.retry_after, LAST_RETRY_AFTER))
-        log.warning("%s: people are not told of a run, trying again: %s", entry.kind, error.message)
+        if error.message[:MAX_ERROR] != entry.error:  # once, not at every try
+            log.warning("%s: people are not told of a run, trying again: %s", entry.kind, error.message)
         return entry.model_copy(
             update={
                 "failing_since": entry.failing_since or now,
                 "failures": failures,
                 "next_try_at": now + wait,
-                "error": error.message[:512],
+                "error": error.message[:MAX_ERROR],
             }
         )
 

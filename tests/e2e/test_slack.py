@@ -71,7 +71,7 @@ class Town:
     def start(self, **spec: Any) -> None:
         later = self.sandbox.clock.now().replace(year=2099)
         body = {
-            "target": {"driver": "gpu.example.com", "pool": "gpu-worker-01"},
+            "target": {"driver": "gpu.example.com", "pool": "gpu-worker-01", "device": "gpu-0"},
             "policyName": "asks",
             "deadline": format_time(later),
             "work": {"mode": "Duration", "duration": "10s"},
