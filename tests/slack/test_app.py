@@ -338,3 +338,113 @@ async def test_without_an_app_token_run_only_watches_the_bots_token(stage: Any) 
     with pytest.raises(asyncio.CancelledError):
         await task
     assert (app.state().connected, stage.slack.sockets.opened) == (False, 0)
+
+
+async def test_a_slow_cluster_is_told_and_the_click_is_not_forgotten(
+    stage: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def never(click: Any) -> Answer:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    monkeypatch.setattr("taintctl.adapters.slack.interactions.DECIDING", 0.05)
+    stage.desk.decide = never
+    await post(stage)
+    await stage.connect()
+    await stage.click("U0ALICE", "Approve")
+    assert stage.told == [("U0ALICE", "The cluster is slow. Whether this counts, taintctl status gpus-29430 says.")]
+
+
+async def test_a_click_that_takes_for_ever_is_given_up(
+    stage: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def never(run_name: str) -> list[str]:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    monkeypatch.setattr("taintctl.adapters.slack.interactions.PATIENCE", 0.05)
+    stage.desk.groups = never
+    await post(stage)
+    await stage.connect()
+    await stage.click("U0ALICE", "Approve")
+    assert "given up" in caplog.text
+
+
+async def test_an_error_of_ours_takes_nothing_else_down(stage: Any, caplog: pytest.LogCaptureFixture) -> None:
+    async def wrong(click: Any) -> Answer:
+        raise RuntimeError(f"with {stage.slack.bot_token}")
+
+    right, stage.desk.decide = stage.desk.decide, wrong
+    await post(stage)
+    await stage.connect()
+    await stage.click("U0ALICE", "Approve")
+    assert "RuntimeError: with [redacted]" in caplog.text
+    stage.desk.decide = right
+    await stage.click("U0ALICE", "Approve")
+    assert len(stage.desk.clicks) == 1
+
+
+async def test_people_of_an_organisation_count_where_they_are_members_of_the_apps_workspace(
+    stage: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from taintctl.sandbox.slack import methods
+
+    def auth(slack: Any, given: Any) -> dict[str, Any]:
+        return methods.auth_test(slack, given) | {"enterprise_id": "E0ORG"}
+
+    def info(teams: list[str], organisation: str) -> Any:
+        def answer(slack: Any, given: Any) -> dict[str, Any]:
+            user = methods.users_info(slack, given)["user"]
+            return {
+                "user": user
+                | {"is_stranger": False, "enterprise_user": {"enterprise_id": organisation, "teams": teams}}
+            }
+
+        return answer
+
+    monkeypatch.setitem(methods.METHODS, "auth.test", auth)
+    await post(stage)
+    await stage.connect()
+    for teams, organisation, clicks in (
+        (["T0ELSEWHERE"], "E0ORG", 0),
+        (["T0SANDBOX"], "E0OTHER", 0),
+        (["T0ELSEWHERE", "T0SANDBOX"], "E0ORG", 1),
+    ):
+        monkeypatch.setitem(methods.METHODS, "users.info", info(teams, organisation))
+        await stage.click("U0EVE", "Approve")
+        assert len(stage.desk.clicks) == clicks
+    assert stage.desk.clicks[0].person.team_id == "T0SANDBOX"
+
+
+@pytest.mark.parametrize("more", [{"is_bot": True}, {"deleted": True}])
+async def test_bots_and_deactivated_accounts_are_handed_on_as_such(stage: Any, more: dict[str, bool]) -> None:
+    stage.slack.add_user("U0ROBOT", "robot", **more)
+    await post(stage)
+    await stage.connect()
+    await stage.click("U0ROBOT", "Approve")
+    person = stage.desk.clicks[0].person
+    assert {"is_bot": person.is_bot, "deleted": person.deleted} == {"is_bot": False, "deleted": False} | more
+
+
+async def test_an_address_to_answer_to_that_is_not_slacks_is_not_called(stage: Any) -> None:
+    await post(stage)
+    await stage.connect()
+    payload = stage.slack.payload("U0ALICE", stage.message, "Approve")
+    payload["response_url"] = "http://metadata.internal/latest"
+    stage.slack.fail("chat.postEphemeral", "channel_not_found")
+    await stage.slack.sockets.deliver(payload)
+    await stage.app.drain()
+    assert (len(stage.desk.clicks), stage.slack.responded) == (1, [])
+
+
+async def test_two_people_page_through_details_each_in_their_own_window(stage: Any) -> None:
+    stage.desk.found = Details(view(), whole_plan(100), same=True)
+    await post(stage)
+    await stage.connect()
+    await stage.click("U0ALICE", "Details")
+    await stage.click("U0BOB", "Details")
+    first, second = stage.slack.views.values()
+    await stage.slack.click("U0BOB", second, "Next")
+    await stage.app.drain()
+    assert "page 1 of 2" in json.dumps(first.view)
+    assert "page 2 of 2" in json.dumps(second.view)
