@@ -106,6 +106,15 @@ async def test_every_refusal_says_the_next_step(stage: Any, error: str, step: st
     assert stage.slack.bot_token not in caught.value.message
 
 
+@pytest.mark.parametrize("error", ["internal_error", "fatal_error", "service_unavailable", "request_timeout"])
+async def test_where_slack_may_have_posted_all_the_same_there_is_no_code(stage: Any, error: str) -> None:
+    """docs.slack.dev on fatal_error: some aspect may have succeeded before the error was raised."""
+    stage.slack.fail("chat.postMessage", error)
+    with pytest.raises(ChatError) as caught:
+        await post(stage)
+    assert (caught.value.code, "tried again" in caught.value.message) == ("", True)
+
+
 async def test_a_rate_limit_says_how_long_slack_asks_to_wait_and_the_wait_is_bounded(stage: Any) -> None:
     stage.slack.fail("chat.postMessage", "ratelimited", retry_after=30)
     with pytest.raises(ChatError) as caught:
