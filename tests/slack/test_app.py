@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import json
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
+from taintctl.adapters.slack import limits, modals
 from taintctl.adapters.slack.app import SlackApp
 from taintctl.adapters.slack.tokens import SlackTokens
+from taintctl.adapters.slack.value import Subject, loads
 from taintctl.api.approval import ApprovalDecision
 from taintctl.ports.chat import Answer, Answered, ChatError, Details, Person, Posted, RunView
 from taintctl.sandbox.slack.people import View
@@ -457,3 +460,34 @@ async def test_two_people_page_through_details_each_in_their_own_window(stage: A
     await stage.app.drain()
     assert "page 1 of 2" in json.dumps(first.view)
     assert "page 2 of 2" in json.dumps(second.view)
+
+
+async def test_a_socket_that_says_nothing_is_given_up_and_another_opened(
+    stage: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("taintctl.adapters.slack.socket.OPENING", 0.2)
+    stage.slack.sockets.silent = True
+    stage.tasks.append(asyncio.get_running_loop().create_task(stage.app.run()))
+    await until(lambda: stage.slack.sockets.opened >= 2)
+    assert "socket can't be opened" in stage.app.state().error
+    stage.slack.sockets.silent = False
+    await stage.connected()
+
+
+async def test_what_could_not_be_acknowledged_may_come_again(stage: Any) -> None:
+    await post(stage)
+    payload = stage.slack.payload("U0ALICE", stage.message, "Approve")
+    interactions = stage.app._interactions
+    interactions.take(payload, "e-1").forget()
+    interactions.take(payload, "e-1").start()
+    interactions.take(payload, "e-1").start()
+    await stage.app.drain()
+    assert len(stage.desk.clicks) == 1
+
+
+async def test_the_longest_names_and_addresses_fit_a_windows_buttons(stage: Any) -> None:
+    subject = Subject("r" * 253, "u" * 64, DIGEST, "C" * 30, "1" * 20, "https://hooks.slack.com/" + "x" * 476, 100_000)
+    found = Details(view(), whole_plan(200), same=True)
+    assert limits.modal_problems(modals.details(replace(subject, page=1), found)) == []
+    assert limits.modal_problems(modals.deny(subject)) == []
+    assert loads(subject.dumps()) == subject
