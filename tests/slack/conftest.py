@@ -5,17 +5,25 @@ import contextlib
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
 from taintctl.adapters.slack.app import SlackApp
 from taintctl.adapters.slack.tokens import SlackTokens
+from taintctl.ports.chat import Posted, RunView
 from taintctl.ports.clock import SystemClock
 from taintctl.sandbox.slack.people import OTHER_TEAM, Channel, Message
 from taintctl.sandbox.slack.server import FakeSlack
-from tests.slack.runs import FakeDesk
+from tests.slack.runs import FakeDesk, view
 
 SECRET = "8f742231b10e8888abcd99yyyzzz85a5"
+
+CHANNEL = "C0123456789"
+
+
+async def post(stage: Any, shown: RunView | None = None, nonce: str = "n-1") -> Posted:
+    return await stage.app.chat.post(CHANNEL, shown or view(), nonce=nonce)
 
 
 async def until(true: Callable[[], bool]) -> None:
@@ -65,7 +73,7 @@ async def stage() -> AsyncIterator[Stage]:
     slack.add_user("U0ALICE", "alice", email="alice@example.com")
     slack.add_user("U0BOB", "bob", email="bob@example.com")
     slack.add_user("U0EVE", "eve", email="alice@example.com", team_id=OTHER_TEAM)
-    channel = slack.add_channel("C0123456789", "gpu-ops")
+    channel = slack.add_channel(CHANNEL, "gpu-ops")
     desk, clock = FakeDesk(), SystemClock(speed=20)
     tokens = SlackTokens(slack.bot_token, slack.app_token, SECRET)
     app = SlackApp(tokens, desk, clock, base_url=slack.api_url, timeout=timedelta(seconds=5))

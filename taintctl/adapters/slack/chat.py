@@ -85,7 +85,7 @@ class SlackChat:
         )
         where, ts = data.get("channel"), data.get("ts")
         if not isinstance(ts, str) or not ts:
-            raise ChatError("Slack took the message and gave it no ts.", code="no_ts")
+            raise ChatError("Slack took the message and gave it no ts.")
         return Posted(where if isinstance(where, str) and where else channel, ts)
 
     async def _channel(self, method: str, channel: str, **arguments: Any) -> dict[str, Any]:

@@ -36,6 +36,10 @@ READS = frozenset(
 )  # these take no JSON
 
 
+UNSURE = frozenset({"internal_error", "fatal_error", "service_unavailable", "request_timeout"})
+"""By Slack's documentation part of the call may have been done all the same: as if there had been no answer."""
+
+
 class _Silent(logging.Filter):
     """The library logs bodies and addresses; what went wrong comes as an exception, and is told by us."""
 
@@ -154,7 +158,7 @@ def _said(method: str, response: Any) -> ChatError:
         return ChatError(sentence(method, "ratelimited"), code="ratelimited", retry_after=_wait(response))
     if not code:
         return ChatError(f"{method}: Slack answers with HTTP {status} and no reason; it is tried again.", code="")
-    return ChatError(sentence(method, code), code=redact(code)[:80])
+    return ChatError(sentence(method, code), code="" if code in UNSURE else redact(code)[:80])
 
 
 def _wait(response: Any) -> timedelta:

@@ -27,6 +27,8 @@ AT_ONCE = 32
 """Clicks that are worked on at a time; more are not acknowledged, and Slack tells the person."""
 PATIENCE = 60.0
 """Seconds that one click may take."""
+DECIDING = 40.0
+"""Of these, what the cluster may take to write a decision."""
 DECISIONS = {value.APPROVE: ApprovalDecision.APPROVE, value.BREAK: ApprovalDecision.BREAK}
 UNCHECKED = "Who you are could not be checked with Slack, so nothing changed: click once more."
 Work = Callable[[], Coroutine[Any, Any, None]]
@@ -131,7 +133,12 @@ class Interactions:
         subject = event.subject
         message = Posted(subject.channel, subject.ts)
         click = Click(subject.run, subject.uid, subject.digest, decision, person, message, comment)
-        answer = await self._desk.decide(click)
+        try:
+            async with asyncio.timeout(DECIDING):
+                answer = await self._desk.decide(click)
+        except TimeoutError:
+            await self._tell(event, f"The cluster is slow. Whether this counts, taintctl status {subject.run} says.")
+            return
         if answer.result in (Answered.SUPERSEDED, Answered.GONE) and subject.channel and subject.ts:
             try:
                 await self._client.call(

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 
 from taintctl.adapters.slack import blocks as kit
 from taintctl.adapters.slack.limits import Block
 from taintctl.adapters.slack.text import code, joined, plain, prose
 from taintctl.adapters.slack.value import COMMENT, DENY_VIEW, DETAILS_VIEW, NEXT, PREVIOUS, Subject
-from taintctl.api.plan import Plan, PlannedPod
+from taintctl.api.plan import Plan, PlannedDevice, PlannedPod
 from taintctl.api.reasons import PodEffect
 from taintctl.api.text import plural
 from taintctl.ports.chat import Details
@@ -66,20 +67,19 @@ def details(subject: Subject, found: Details | None) -> Block:
         head.append(prose(found.note, 600))
     if found.plan is None:
         return _window(subject, [kit.section(joined(head) or "There is no plan.")])
-    lines = _lines(found.plan)
-    pages = [lines[start : start + PAGE_LINES] for start in range(0, len(lines), PAGE_LINES)] or [[]]
-    page = min(subject.page, len(pages) - 1)
+    entries = _entries(found.plan)
+    pages = max(1, -(-len(entries) // PAGE_LINES))
+    page = min(subject.page, pages - 1)
+    lines = [_line(entry) for entry in entries[page * PAGE_LINES : (page + 1) * PAGE_LINES]]
     at = replace(subject, page=page)
     head.append(
         f"{plural(len(found.plan.devices), 'device')}, {plural(len(found.plan.pods), 'pod')}; "
-        f"page {page + 1} of {len(pages)}"
+        f"page {page + 1} of {pages}"
     )
-    made = [kit.section(joined(head)), *_sections(pages[page])]
+    made = [kit.section(joined(head)), *_sections(lines)]
     turns = [(PREVIOUS, "Previous", page - 1), (NEXT, "Next", page + 1)]
     buttons = [
-        kit.button(action, text, replace(subject, page=to).dumps())
-        for action, text, to in turns
-        if 0 <= to < len(pages)
+        kit.button(action, text, replace(subject, page=to).dumps()) for action, text, to in turns if 0 <= to < pages
     ]
     return _window(at, [*made, kit.actions(buttons)] if buttons else made)
 
@@ -106,26 +106,30 @@ def _sections(lines: list[str]) -> list[Block]:
     return [*made, kit.section(text)] if text else made
 
 
-def _lines(plan: Plan) -> list[str]:
-    """Every pod, worst effect first, then every device; each in one line."""
-    pods = sorted(plan.pods, key=lambda pod: (ORDER[pod.effect], pod.namespace, pod.name))
-    lines: list[str] = []
+def _entries(plan: Plan) -> list[str | PlannedPod | PlannedDevice]:
+    """Headings, every pod, worst effect first, and every device; one line each."""
+    counts = Counter(pod.effect for pod in plan.pods)
+    entries: list[str | PlannedPod | PlannedDevice] = []
     last: PodEffect | None = None
-    for pod in pods:
+    for pod in sorted(plan.pods, key=lambda pod: (ORDER[pod.effect], pod.namespace, pod.name)):
         if pod.effect is not last:
             last = pod.effect
-            lines.append(f"*{pod.effect}* {sum(1 for other in pods if other.effect is pod.effect)}")
-        lines.append(_pod(pod))
-    if plan.devices:
-        lines.append(f"*Devices* {len(plan.devices)}")
-    for device in plan.devices:
-        where = f" on {code(device.node, 80)}" if device.node else ""
-        uuid = f" {code(device.uuid, 60)}" if device.uuid else ""
-        gone = "" if device.published else ", no longer published"
-        lines.append(
-            f"• {code(str(device.id), 150)}{uuid}{where}{gone}{', on the same hardware' if device.along else ''}"
-        )
-    return lines
+            entries.append(f"*{pod.effect}* {counts[pod.effect]}")
+        entries.append(pod)
+    return [*entries, *([f"*Devices* {len(plan.devices)}"] if plan.devices else []), *plan.devices]
+
+
+def _line(entry: str | PlannedPod | PlannedDevice) -> str:
+    if isinstance(entry, str):
+        return entry
+    return _pod(entry) if isinstance(entry, PlannedPod) else _device(entry)
+
+
+def _device(device: PlannedDevice) -> str:
+    where = f" on {code(device.node, 80)}" if device.node else ""
+    uuid = f" {code(device.uuid, 60)}" if device.uuid else ""
+    gone = "" if device.published else ", no longer published"
+    return f"• {code(str(device.id), 150)}{uuid}{where}{gone}{', on the same hardware' if device.along else ''}"
 
 
 def _pod(pod: PlannedPod) -> str:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from taintctl.adapters.slack import value
-from taintctl.adapters.slack.value import Subject, channel_id, loads, message_ts
+from taintctl.adapters.slack.value import Subject, address, channel_id, loads, message_ts
 
 MAX_COMMENT = 1000
 
@@ -55,7 +55,7 @@ def read(payload: Any) -> Act | Submit | None:
                     subject,
                     channel=channel,
                     ts=message_ts(_text(payload, "container", "message_ts")),
-                    response_url=_text(payload, "response_url")[:1000],
+                    response_url=address(_text(payload, "response_url")),
                 )
             view_id = "" if channel else _text(payload, "container", "view_id") or _text(payload, "view", "id")
             return Act(_text(first, "action_id"), subject, user_id, team_id, trigger_id, view_id)

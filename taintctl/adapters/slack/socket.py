@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 import random
+from datetime import timedelta
 from typing import Any
 
 import aiohttp
@@ -27,6 +28,7 @@ OPENING = 20.0
 """Seconds in which a socket must be open and have said hello."""
 CLOSING = 5.0
 PING = 5.0
+SETTLED = timedelta(seconds=30)
 LOST = "Slack's socket was lost; it is opened again."
 
 
@@ -61,9 +63,12 @@ class SocketMode:
         while True:
             try:
                 await self._client.who()
+                opened = self._clock.now()
                 await self._session(await self._client.open_socket())
-                wait = FIRST_WAIT
-                continue  # Slack replaces sockets every few hours: no wait
+                if self._clock.now() - opened > self._clock.scaled(SETTLED):
+                    wait = FIRST_WAIT
+                    continue  # Slack replaces sockets every few hours: no wait
+                asked = 0.0  # one that is closed as soon as it is open is no better than none
             except ChatError as error:
                 if self._status.down(error.message):
                     log.warning("Slack: %s", error.message)

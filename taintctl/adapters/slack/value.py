@@ -12,6 +12,7 @@ PREVIOUS, NEXT = "taintctl.previous", "taintctl.next"
 DENY_VIEW, DETAILS_VIEW = "taintctl.deny-view", "taintctl.details-view"
 COMMENT = "comment"
 MAX_PAGE = 100_000
+MAX_ADDRESS = 500
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?", re.ASCII)
 _UID = re.compile(r"[A-Za-z0-9-]{1,64}", re.ASCII)
 _DIGEST = re.compile(r"[0-9a-f]{64}", re.ASCII)
@@ -64,9 +65,14 @@ def loads(text: Any) -> Subject | None:
         words["d"],
         channel_id(words["c"]),
         message_ts(words["t"]),
-        words["a"][:1000],
+        address(words["a"]),
         min(max(page, 0), MAX_PAGE),
     )
+
+
+def address(text: str) -> str:
+    """A response_url, which has about a hundred characters; a longer one is none, for it would not fit everywhere."""
+    return text if len(text) <= MAX_ADDRESS else ""
 
 
 def channel_id(text: Any) -> str:

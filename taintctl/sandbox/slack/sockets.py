@@ -23,6 +23,8 @@ class Sockets:
         """How many sockets there were."""
         self.acknowledged: dict[str, int] = {}
         """How often each envelope was."""
+        self.silent = False
+        """Sockets open and nothing is said, as behind a proxy that swallows frames."""
         self._tickets: set[str] = set()
         self._sockets: list[web.WebSocketResponse] = []
         self._waiting: dict[str, asyncio.Future[dict[str, Any] | None]] = {}
@@ -44,8 +46,9 @@ class Sockets:
         self._sockets.append(socket)
         self.opened += 1
         try:
-            await socket.send_json({"type": "hello", "num_connections": len(self._sockets)})
-            self.open.set()
+            if not self.silent:
+                await socket.send_json({"type": "hello", "num_connections": len(self._sockets)})
+                self.open.set()
             async for message in socket:
                 if message.type is WSMsgType.TEXT:
                     self._acknowledge(message.data)
