@@ -10,7 +10,7 @@ import threading
 import uuid
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
@@ -24,7 +24,7 @@ from taintctl.controller.defaults import NAMESPACE, PROBES_PORT
 from taintctl.controller.lease import LeaderElection, LeaseTimes
 from taintctl.controller.logs import LogFormat, set_up
 from taintctl.controller.operator import Operator
-from taintctl.controller.people import People, PeopleOptions
+from taintctl.controller.people import NOBODY, People, PeopleOptions
 from taintctl.controller.probes import Probes
 from taintctl.ports.clock import SystemClock
 from taintctl.ports.errors import ClusterError, Unavailable
@@ -52,7 +52,8 @@ class ControllerOptions:
     probes_port: int | None = PROBES_PORT
     """None: no probes; 0: any free port, named in the log."""
     workers: int = 4
-    people: PeopleOptions = field(default_factory=PeopleOptions)
+    people: PeopleOptions | None = None
+    """None: nobody is told of runs, whatever tokens are in the environment."""
     log_format: LogFormat = "text"
     log_level: int = logging.INFO
 
@@ -72,7 +73,7 @@ async def run_controller(options: ControllerOptions, stop: asyncio.Event | None 
                     "API server by the name in its certificate."
                 )
             async with Client(credentials, clock) as client:
-                people = People.from_environment(options.people)
+                people = People.from_environment(options.people) if options.people is not None else NOBODY
                 return await _Host(options, credentials, client, clock, asked_to_stop, people).run()
         except ClusterError as error:
             log.error("%s", error.message)

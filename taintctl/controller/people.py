@@ -109,6 +109,9 @@ class People:
             await runner.cleanup()
 
 
+NOBODY = People(PeopleOptions(), None, None)
+
+
 async def _again_and_again(slack: SlackApp) -> None:
     """Whatever goes wrong in speaking to Slack stops no run."""
     while True:

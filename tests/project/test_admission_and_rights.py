@@ -195,6 +195,38 @@ async def test_a_role_does_not_reach_further_than_its_name(
     assert f'User "{user}" cannot create resource "{plural}"' in message
 
 
+def asks_for_approval(sandbox: Sandbox, name: str) -> None:
+    """A run that a controller left asking."""
+    sandbox.apply([a_run(name)])
+    asked = {"digest": "d" * 64, "devices": "", "pods": {}, "policyUid": "", "policyGeneration": 0}
+    status = {"phase": "AwaitingApproval", "reason": "WaitingForApproval", "approval": {"asked": asked, "needed": 1}}
+    sandbox.store.mutate(
+        "maintenanceruns.taintctl.dev", None, name, lambda r: r.update(status=status), subresource="status"
+    )
+
+
+async def test_approvers_approve_with_taintctl_and_others_do_not(
+    sandbox: Sandbox, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    asks_for_approval(sandbox, "asks")
+    for user, command, status in (
+        ("victor", "approve", 1),
+        ("olga", "deny", 1),
+        ("alice", "approve", 0),
+        ("bob", "deny", 0),
+    ):
+        kubeconfig = sandbox.write_kubeconfig(tmp_path / user, user)
+        arguments = [command, "asks", "--yes", "--comment", "seen", "--kubeconfig", str(kubeconfig)]
+        assert await asyncio.to_thread(run, arguments) == status, capfd.readouterr()
+        if status:
+            assert f'User "{user}" cannot create resource "maintenanceapprovals"' in capfd.readouterr().err
+    approvals = sandbox.store.list("maintenanceapprovals.taintctl.dev")
+    assert sorted((a["spec"]["approver"]["name"], a["spec"]["decision"]) for a in approvals) == [
+        ("alice", "Approve"),
+        ("bob", "Deny"),
+    ]
+
+
 class controller_cluster:
     """The adapter, with the controller's account."""
 
