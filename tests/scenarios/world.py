@@ -160,11 +160,11 @@ class World(AbstractAsyncContextManager["World"]):
     async def control(self, cluster: Any = None, *, chat: Any = None, webhook: Any = None) -> None:
         """Starts a controller with nothing in memory, as after a restart."""
         await self.kill()
-        cluster = cluster or self.cluster
-        self._reconciler = Reconciler(cluster, None, self.clock, self.settings)
+        self._reconciler = Reconciler(cluster or self.cluster, None, self.clock, self.settings)
+        # Not through a cluster that counts or breaks the controller's own calls: nothing that a run does hangs on it.
         announcer = Announcer(
-            cluster,
-            Reader(cluster, None, self.clock, self.settings),
+            self.cluster,
+            Reader(self.cluster, None, self.clock, self.settings),
             self.clock,
             self.settings,
             chat=chat,
