@@ -62,7 +62,7 @@ lock:
 	$(PYTHON) -m venv --clear .lock-venv
 	.lock-venv/bin/python -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
 	$(COMPILE) --extra dev --output-file requirements.lock pyproject.toml
-	$(COMPILE) --constraints requirements.lock --output-file requirements-runtime.lock pyproject.toml
+	$(COMPILE) --extra slack --constraints requirements.lock --output-file requirements-runtime.lock pyproject.toml
 	rm -rf .lock-venv
 
 COMPILE = .lock-venv/bin/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes --no-annotate \

@@ -7,7 +7,15 @@ from datetime import timedelta
 from enum import StrEnum
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, model_validator
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    ValidationInfo,
+    WithJsonSchema,
+    field_validator,
+    model_validator,
+)
 
 from taintctl.api.base import API_VERSION, WHOLE, Condition, Duration, Flag, Model, ObjectMeta, SpecModel
 from taintctl.api.labels import LabelSelector
@@ -164,15 +172,69 @@ class ApprovalRequired(StrEnum):
 
 class ApproverKind(StrEnum):
     KUBERNETES = "Kubernetes"
+    """A user name, as the API server knows it (`kubectl auth whoami`)."""
+    SLACK = "Slack"
+    """A Slack user's id, such as U024BE7LH."""
+    SLACK_GROUP = "SlackGroup"
+    """A Slack user group's id, such as S0614TZR7: everybody who is in it when they click."""
+    EMAIL = "Email"
+    """The mail address of a Slack user, by Slack's word."""
+
+
+SLACK_USER = "^[UW][A-Z0-9]{5,20}$"
+SLACK_GROUP = "^S[A-Z0-9]{5,20}$"
+MAIL = "^[A-Za-z0-9._%+-]{1,64}@[A-Za-z0-9-]+([.][A-Za-z0-9-]+)*$"
+_NAMES = {
+    ApproverKind.SLACK: (SLACK_USER, "a Slack user's id, such as U024BE7LH (in their profile: Copy member ID)"),
+    ApproverKind.SLACK_GROUP: (SLACK_GROUP, "a Slack user group's id, such as S0614TZR7"),
+    ApproverKind.EMAIL: (MAIL, "a mail address, such as ann@example.com"),
+}
+"""How names of a kind look; a Kubernetes user may have any."""
+
+
+def check_name(kind: ApproverKind, name: str) -> str:
+    """Raises ValueError where no approver of that kind has such a name."""
+    pattern, what = _NAMES.get(kind, ("", ""))
+    if pattern and not re.fullmatch(pattern, name, re.ASCII):
+        raise ValueError(f"with kind {kind} it is {what}")
+    return name
 
 
 class Approver(SpecModel):
-    """One person, by the name that the API server knows them under."""
+    """Who may approve: one person, or the members of a Slack user group."""
+
+    validations: ClassVar = (
+        *(
+            (f"self.kind != '{kind}' || self.name.matches('{pattern}')", f"name: with kind {kind} it is {what}")
+            for kind, (pattern, what) in _NAMES.items()
+        ),
+        (
+            "!has(self.kubernetesUser) || self.kind in ['Slack', 'Email']",
+            "kubernetesUser goes with kind Slack or Email only",
+        ),
+    )
 
     kind: ApproverKind = Field(ApproverKind.KUBERNETES, description="Whose name it is.")
     name: Annotated[str, Field(min_length=1, max_length=256)] = Field(
-        description="The user name (kubectl auth whoami)."
+        description="The user name (kubectl auth whoami), the id of a Slack user or user group, or a mail address."
     )
+    kubernetes_user: Annotated[str, Field(min_length=1, max_length=256)] | None = Field(
+        None,
+        description="With kind Slack or Email: the same person's user name in Kubernetes, so that who asked for a run "
+        "can be told from who approves it.",
+    )
+
+    @field_validator("name")
+    @classmethod
+    def _name_of_kind(cls, name: str, info: ValidationInfo) -> str:
+        return check_name(info.data.get("kind", ApproverKind.KUBERNETES), name)
+
+    @field_validator("kubernetes_user")
+    @classmethod
+    def _of_one_person(cls, user: str | None, info: ValidationInfo) -> str | None:
+        if user is not None and info.data.get("kind") not in (ApproverKind.SLACK, ApproverKind.EMAIL):
+            raise ValueError("goes with kind Slack or Email only")
+        return user
 
 
 class OnExpiry(StrEnum):
@@ -214,6 +276,25 @@ def _different(failures: tuple[RollbackFailure, ...]) -> tuple[RollbackFailure, 
     return failures
 
 
+class SlackNotifications(SpecModel):
+    channel: Annotated[str, Field(pattern=r"^[CG][A-Z0-9]{6,20}$", max_length=21)] = Field(
+        description="The channel's id (at the foot of its details in Slack), such as C0123456789; the app is a member."
+    )
+
+
+class WebhookNotifications(SpecModel):
+    url: Annotated[str, Field(pattern=r"^https?://[^\s@?#]+(\?[^\s#]*)?$", max_length=2048)] = Field(
+        description="Where each change of a run is posted as JSON, signed with the controller's key."
+    )
+
+
+class Notifications(SpecModel):
+    """Who is told of a run beside those who look."""
+
+    slack: SlackNotifications | None = Field(None, description="A Slack channel: told, and asked where approval is.")
+    webhook: WebhookNotifications | None = Field(None, description="Any other receiver, told only.")
+
+
 class PolicySpec(SpecModel):
     validations: ClassVar = ()
 
@@ -233,6 +314,7 @@ class PolicySpec(SpecModel):
     dry_run: DryRunPolicy = Field(default_factory=DryRunPolicy, description="How fresh a dry run must be.")
     approval: ApprovalPolicy = Field(default_factory=ApprovalPolicy, description="Whether people are asked, and who.")
     drain: DrainPolicy = Field(default_factory=DrainPolicy, description="What a drain by the Eviction API may end in.")
+    notifications: Notifications = Field(default_factory=Notifications, description="Where runs are told of.")
     rollback_on: Annotated[tuple[RollbackFailure, ...], Field(max_length=2), AfterValidator(_different)] = Field(
         (RollbackFailure.DRAIN_TIMEOUT, RollbackFailure.CANCELLED),
         description="Failures that take the taint off before maintenance began.",

@@ -41,6 +41,7 @@ class ConditionType(StrEnum):
     DEVICES_IDLE = "DevicesIdle"
     WORK_DONE = "WorkDone"
     RELEASED = "Released"
+    NOTIFIED = "Notified"
 
 
 class Effect(StrEnum):
@@ -141,12 +142,16 @@ class Reason(StrEnum):
     RULE_DELETED = "RuleDeleted"
     # approvals
     COUNTED = "Counted"
+    APPROVAL_RECORDED = "ApprovalRecorded"
     NOT_AN_APPROVER = "NotAnApprover"
     OTHER_PLAN = "OtherPlan"
     SAME_APPROVER = "SameApprover"
     SELF_APPROVAL = "SelfApproval"
     NO_SUCH_RUN = "NoSuchRun"
     RUN_ENDED = "RunEnded"
+    # who is told
+    NOTIFIED = "Notified"
+    NOTIFY_FAILED = "NotifyFailed"
     # windows
     ACCEPTED = "Accepted"
     SCHEDULED = "Scheduled"

@@ -202,10 +202,27 @@ class CompactPlan(Model):
 class GivenApproval(Model):
     approval: str
     approver: str
+    kind: str = "Kubernetes"
+    """Where from: Kubernetes or Slack."""
+    name: str = ""
+    """How people know the approver, where `approver` is an id."""
     at: Time | None = None
     comment: str = ""
     breaks: bool = False
     """It is a Break: protected pods may be evicted."""
+
+    @property
+    def who(self) -> str:
+        """For people: `alice`, or `Ann (U024BE7LH in Slack)`."""
+        return shown(self.kind, self.approver, self.name)
+
+
+def shown(kind: str, approver: str, name: str) -> str:
+    """An approver for people to read. Whoever has the name in a chat chose it, so it is cut and the id stands by it."""
+    if kind == "Kubernetes":
+        return approver
+    name = " ".join("".join(c if c.isprintable() else " " for c in name).split())[:64]
+    return f"{name} ({approver} in {kind})" if name else f"{approver} in {kind}"
 
 
 class IgnoredApproval(Model):
@@ -280,6 +297,30 @@ class Ending(Model):
     message: Annotated[str, Field(max_length=1024)]
 
 
+class Notification(Model):
+    """One place where people are told of the run, and how that went."""
+
+    kind: Literal["Slack", "Webhook"]
+    target: Annotated[str, Field(max_length=256)]
+    """The channel's id; of a webhook its scheme, host and port, never its path or query, which may hold a secret."""
+    channel: Annotated[str, Field(max_length=64)] = ""
+    ts: Annotated[str, Field(max_length=64)] = ""
+    """The message that follows the run; empty: not posted yet."""
+    nonce: Annotated[str, Field(max_length=64)] = ""
+    """Stored before a message is posted, and goes with it: after a crash the message is found by it."""
+    posting_since: Time | None = None
+    shown: Annotated[str, Field(max_length=64)] = ""
+    """The fingerprint of what was last delivered."""
+    told: Time | None = None
+    """The time of the last history entry that is in the thread, or was sent."""
+    delivered_at: Time | None = None
+    failing_since: Time | None = None
+    """None: the last delivery worked."""
+    failures: int = 0
+    next_try_at: Time | None = None
+    error: Annotated[str, Field(max_length=512)] = ""
+
+
 class HistoryEntry(Model):
     at: Time
     from_: Annotated[str, Field(alias="from")] = ""
@@ -302,6 +343,7 @@ class RunStatus(Model):
     work_started_at: Time | None = None
     ending: Ending | None = None
     history: Annotated[tuple[HistoryEntry, ...], Field(max_length=MAX_HISTORY)] = ()
+    notifications: Annotated[tuple[Notification, ...], Field(max_length=8)] = ()
     next_step: str = ""
     """What a person would do next, as a command where there is one; empty where nothing is to be done."""
 

@@ -25,6 +25,7 @@ from taintctl.controller.defaults import NAMESPACE, PROBES_PORT
 from taintctl.controller.lease import LeaderElection, LeaseTimes
 from taintctl.controller.logs import LogFormat, set_up
 from taintctl.controller.operator import Operator
+from taintctl.controller.people import NOBODY, People, PeopleOptions
 from taintctl.controller.probes import Probes
 from taintctl.ports.clock import SystemClock
 from taintctl.ports.errors import ClusterError, Unavailable
@@ -52,6 +53,8 @@ class ControllerOptions:
     probes_port: int | None = PROBES_PORT
     """None: no probes; 0: any free port, named in the log."""
     workers: int = 4
+    people: PeopleOptions | None = None
+    """None: nobody is told of runs, whatever tokens are in the environment."""
     log_format: LogFormat = "text"
     log_level: int = logging.INFO
 
@@ -71,10 +74,11 @@ async def run_controller(options: ControllerOptions, stop: asyncio.Event | None 
                     "API server by the name in its certificate."
                 )
             async with Client(credentials, clock) as client:
-                return await _Host(options, credentials, client, clock, asked_to_stop).run()
+                people = People.from_environment(options.people) if options.people is not None else NOBODY
+                return await _Host(options, credentials, client, clock, asked_to_stop, people).run()
         except ClusterError as error:
             log.error("%s", error.message)
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, ImportError) as error:
             log.error("%s", error)
     return 1
 
@@ -87,7 +91,9 @@ class _Host:
         client: Client,
         clock: SystemClock,
         stop: asyncio.Event,
+        people: People,
     ) -> None:
+        self._people = people
         self._options = options
         self._credentials = credentials
         self._client = client
@@ -144,21 +150,24 @@ class _Host:
         cache.on_change = reconciler.devices_changed
         operator = Operator(self._credentials, asyncio.get_running_loop(), reconciler.enqueue)
         self._cache, self._operator = cache, operator
-        lost = asyncio.create_task(lease.keep(), name="lease")
-        stop = asyncio.create_task(self._stop.wait(), name="stop")
-        work = [
-            asyncio.create_task(cache.run(), name="cache"),
-            asyncio.create_task(reconciler.run(self._options.workers), name="reconcile"),
-        ]
-        spared = asyncio.create_task(_spare_once_filled(cache), name="collector")
-        operator.start()
-        try:
-            done, _ = await asyncio.wait([lost, stop, *work], return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            await _cancel([*work, stop, spared])
-            await operator.stop()
-            # The lease is kept until all work has stopped.
-            await _cancel([lost])
+        async with self._people.at_work(cluster, cache, self._clock, settings) as (announcer, more):
+            reconciler.on_run = announcer.tell
+            lost = asyncio.create_task(lease.keep(), name="lease")
+            stop = asyncio.create_task(self._stop.wait(), name="stop")
+            work = [
+                asyncio.create_task(cache.run(), name="cache"),
+                asyncio.create_task(reconciler.run(self._options.workers), name="reconcile"),
+                *(asyncio.create_task(job(), name=name) for name, job in more),
+            ]
+            spared = asyncio.create_task(_spare_once_filled(cache), name="collector")
+            operator.start()
+            try:
+                done, _ = await asyncio.wait([lost, stop, *work], return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                await _cancel([*work, stop, spared])
+                await operator.stop()
+                # The lease is kept until all work has stopped.
+                await _cancel([lost])
         if stop in done:
             log.info("stopped")
             return 0

@@ -42,6 +42,8 @@ class JsonFormatter(logging.Formatter):
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": record.getMessage(),
+            # What a record is about, for whoever collects them (the audit of approvals).
+            **getattr(record, "fields", {}),
         }
         if record.exc_info:
             fields["exception"] = self.formatException(record.exc_info)

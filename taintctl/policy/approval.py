@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
 from taintctl.api.approval import ApprovalDecision, MaintenanceApproval
@@ -11,6 +11,7 @@ from taintctl.api.plan import Plan
 from taintctl.api.policy import ApprovalRequired, EvictionPolicy, Limits
 from taintctl.api.reasons import Reason
 from taintctl.api.run import CompactPlan, GivenApproval
+from taintctl.policy.people import Mark, asked_themself, marks, not_among, same_people, who
 
 MAX_IGNORED = 20
 """How many of the approvals that do not count are explained."""
@@ -90,77 +91,99 @@ def tally(
     A Break is an Approve that also lets protected pods go: it counts by the same rules, and where one person gave both
     it is the Break that counts. Who asked for the run (`requested_by`) does not count, unless the policy has
     approval.selfApproval.
-    An Approve counts for that digest alone, from somebody who may, once a person, and only where the cluster proved
-    who wrote it at that time (`verified_since`) or that was waived. One written before the asking answers an earlier
-    question; one written after the expiry came too late, also where nobody was there to say so at the time.
+    An Approve counts for that digest alone, from somebody who may, once a person (wherever they said it), and only
+    where the cluster proved who wrote it at that time (`verified_since`) or that was waived. One written before the
+    asking answers an earlier question; one written after the expiry came too late, also where nobody was there to say
+    so at the time.
     A Deny needs less, since stopping is safe: it counts unverified too, and for another digest if written since the
     asking (the plan may have changed while somebody read it). One Deny wins over any number of approvals.
     """
-    given: dict[tuple[str, str], GivenApproval] = {}
+    terms = _Terms(asked, policy, verified_since, allow_unverified, asked_at, expires_at, requested_by)
+    found = _count(approvals, terms)
+    return replace(found, ignored=found.ignored[:MAX_IGNORED])
+
+
+def objection(
+    approval: MaintenanceApproval,
+    others: Sequence[MaintenanceApproval],
+    asked: CompactPlan,
+    policy: EvictionPolicy,
+    *,
+    verified_since: datetime | None,
+    allow_unverified: bool,
+    asked_at: datetime | None,
+    expires_at: datetime | None,
+    requested_by: str | None = None,
+) -> Ignored | None:
+    """Why `approval` would not count beside the others, before it is written; None: it would."""
+    terms = _Terms(asked, policy, verified_since, allow_unverified, asked_at, expires_at, requested_by)
+    found = _count([*others, approval], terms)
+    return next((one for one in found.ignored if one.approval == approval.name), None)
+
+
+@dataclass(frozen=True)
+class _Terms:
+    """What approvals are held against."""
+
+    asked: CompactPlan
+    policy: EvictionPolicy
+    verified_since: datetime | None
+    allow_unverified: bool
+    asked_at: datetime | None
+    expires_at: datetime | None
+    requested_by: str | None
+
+
+def _count(approvals: Sequence[MaintenanceApproval], terms: _Terms) -> Tally:
+    given: dict[frozenset[Mark], GivenApproval] = {}
     denied: GivenApproval | None = None
     ignored: list[Ignored] = []
-    may = {(approver.kind, approver.name) for approver in policy.spec.approval.approvers}
+    people = same_people((approval.spec for approval in approvals), terms.policy)
     for approval in sorted(approvals, key=_order):
-        spec = approval.spec
-        who = (spec.approver.kind, spec.approver.name)
-        old = _before(approval, asked_at)
-        if may and who not in may:
-            ignored.append(
-                Ignored(
-                    approval.name,
-                    Reason.NOT_AN_APPROVER,
-                    f"{spec.approver.name} is not among the approvers of EvictionPolicy {policy.name}; "
-                    "ask one of those who are.",
-                )
-            )
-        elif spec.decision is ApprovalDecision.DENY and not old:
+        spec, name = approval.spec, approval.name
+        known = marks(spec, terms.policy)
+        person = next(one for one in people if known <= one)
+        if (why := not_among(spec, terms.policy)) != "":
+            ignored.append(Ignored(name, Reason.NOT_AN_APPROVER, why))
+        elif spec.decision is ApprovalDecision.DENY and not _before(approval, terms.asked_at):
             denied = denied or _given(approval)
-        elif spec.digest != asked.digest or old:
-            ignored.append(
-                Ignored(
-                    approval.name,
-                    Reason.OTHER_PLAN,
-                    "It is for another plan than the one asked about now; look at the plan and decide again.",
-                )
-            )
-        elif _after(approval, expires_at):
-            ignored.append(
-                Ignored(
-                    approval.name,
-                    Reason.APPROVAL_EXPIRED,
-                    "It was given after the time to approve had run out; start another run.",
-                )
-            )
-        elif not (allow_unverified or _proven(approval, verified_since)):
-            ignored.append(
-                Ignored(
-                    approval.name,
-                    Reason.APPROVERS_UNVERIFIED,
-                    "Nothing in this cluster proved who wrote it when it was written; apply the "
-                    "ValidatingAdmissionPolicy of deploy/, delete this approval and approve again, or start the "
-                    "controller with --allow-unverified-approvals.",
-                )
-            )
-        elif requested_by == spec.approver.name and not policy.spec.approval.self_approval:
-            ignored.append(
-                Ignored(
-                    approval.name,
-                    Reason.SELF_APPROVAL,
-                    f"{spec.approver.name} asked for the run and EvictionPolicy {policy.name} has no "
-                    "approval.selfApproval; another person has to approve.",
-                )
-            )
-        elif who in given:
-            ignored.append(
-                Ignored(
-                    approval.name,
-                    Reason.SAME_APPROVER,
-                    f"{spec.approver.name} has approved already; another person has to.",
-                )
-            )
+        elif (refused := _refused(approval, person, terms)) is not None:
+            ignored.append(refused)
+        elif person in given:
+            why = f"{who(spec)} has approved already; another person has to."
+            if given[person].approver != spec.approver.name:
+                why = f"{who(spec)} has approved already, as {given[person].who}; another person has to."
+            ignored.append(Ignored(name, Reason.SAME_APPROVER, why))
         else:
-            given[who] = _given(approval)
-    return Tally(given=tuple(given.values()), denied=denied, ignored=tuple(ignored[:MAX_IGNORED]))
+            given[person] = _given(approval)
+    return Tally(given=tuple(given.values()), denied=denied, ignored=tuple(ignored))
+
+
+def _refused(approval: MaintenanceApproval, person: frozenset[Mark], terms: _Terms) -> Ignored | None:
+    """What speaks against an approval of somebody who may approve."""
+    spec = approval.spec
+    if spec.digest != terms.asked.digest or _before(approval, terms.asked_at):
+        return Ignored(
+            approval.name,
+            Reason.OTHER_PLAN,
+            "It is for another plan than the one asked about now; look at the plan and decide again.",
+        )
+    if _after(approval, terms.expires_at):
+        return Ignored(
+            approval.name,
+            Reason.APPROVAL_EXPIRED,
+            "It was given after the time to approve had run out; start another run.",
+        )
+    if not (terms.allow_unverified or _proven(approval, terms.verified_since)):
+        return Ignored(
+            approval.name,
+            Reason.APPROVERS_UNVERIFIED,
+            "Nothing in this cluster proved who wrote it when it was written; apply the "
+            "ValidatingAdmissionPolicy of deploy/, delete this approval and approve again, or start the "
+            "controller with --allow-unverified-approvals.",
+        )
+    why = asked_themself(spec, person, terms.policy, terms.requested_by)
+    return Ignored(approval.name, Reason.SELF_APPROVAL, why) if why else None
 
 
 def _order(approval: MaintenanceApproval) -> tuple[bool, datetime, str]:
@@ -188,6 +211,8 @@ def _given(approval: MaintenanceApproval) -> GivenApproval:
     return GivenApproval(
         approval=approval.name,
         approver=approval.spec.approver.name,
+        kind=str(approval.spec.approver.kind),
+        name=(approval.spec.slack.display_name or "") if approval.spec.slack is not None else "",
         at=approval.metadata.creation_timestamp,
         comment=approval.spec.comment or "",
         breaks=approval.spec.decision is ApprovalDecision.BREAK,

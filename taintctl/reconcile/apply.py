@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
-from taintctl.api.base import API_VERSION, FINALIZER, ObjectMeta
+from taintctl.api.base import API_VERSION, FINALIZER, ObjectMeta, format_time
 from taintctl.api.plan import DeviceID
-from taintctl.api.reasons import Effect
+from taintctl.api.reasons import Effect, Reason
 from taintctl.api.rule import EvictionOutcome, EvictionResult
 from taintctl.api.run import MaintenanceRun
 from taintctl.ports.clock import Clock
@@ -34,6 +34,7 @@ from taintctl.workflow.model import (
 )
 
 log = logging.getLogger("taintctl.reconcile")
+audit = logging.getLogger("taintctl.audit")
 
 EVICTIONS_AT_ONCE = 8
 """Calls to the Eviction API under way at a time, for one run."""
@@ -68,6 +69,7 @@ class Writer:
                     status=decision.status.dump(),
                 )
                 resource_version = str(stored["metadata"]["resourceVersion"])
+                await self._audit(run, decision)
             elif any(map(_evicts, decision.actions)):
                 await self._as_decided(run, resource_version=resource_version)
         except (Conflict, NotFound) as error:
@@ -81,6 +83,26 @@ class Writer:
                 )
                 log.info("run %s: %s: %s", run.name, event.reason, event.message)
         return applied
+
+    async def _audit(self, run: MaintenanceRun, decision: Decision) -> None:
+        """Who said yes or no, once: what counts is stored by now."""
+        for one in decision.counted:
+            fields = {
+                "audit": "approval",
+                "run": run.name,
+                "runUid": run.metadata.uid,
+                "approval": one.approval,
+                "kind": one.kind,
+                "approver": one.approver,
+                "decision": one.decision,
+                "digest": one.digest,
+                "at": format_time(one.at) if one.at is not None else "",
+                "comment": one.comment,
+            }
+            audit.info("run %s: %s", run.name, one.sentence, extra={"fields": fields})
+            await self.cluster.record_event(
+                involved(run), event_type="Normal", reason=Reason.APPROVAL_RECORDED, message=one.sentence
+            )
 
     async def _act(self, run: MaintenanceRun, resource_version: str, actions: Sequence[Action]) -> Applied:
         outcomes: list[EvictionOutcome] = []

@@ -71,8 +71,8 @@ class Reader:
         to take rules for missing would look like an operator's hand."""
         taken_at = self.clock.now()
         rules = await self.cluster.rules_of(run.metadata.uid)
-        policy, policy_problem = await self._policy(run)
-        approvals, verified, approvals_problem = await self._approvals(run)
+        policy, policy_problem = await self.policy(run)
+        approvals, verified, approvals_problem = await self.approvals(run)
         others, others_problem = await self._out_elsewhere(run, policy)
         runs: tuple[dict[str, Any], ...] = ()
         if run.status.phase in (None, Phase.PENDING, *TOWARDS_EVICTION):
@@ -96,7 +96,8 @@ class Reader:
             settings=self.settings,
         )
 
-    async def _policy(self, run: MaintenanceRun) -> tuple[EvictionPolicy | None, Problem | None]:
+    async def policy(self, run: MaintenanceRun) -> tuple[EvictionPolicy | None, Problem | None]:
+        """The run's policy as it is now, or why there is none."""
         name = run.spec.policy_name
         if name is None:
             return BUILT_IN_POLICY, None
@@ -117,9 +118,10 @@ class Reader:
             )
         return checked.obj, None
 
-    async def _approvals(
+    async def approvals(
         self, run: MaintenanceRun
     ) -> tuple[tuple[MaintenanceApproval, ...], datetime | None, Problem | None]:
+        """The run's approvals, where it asks for any, and since when the cluster proves who writes them."""
         by_api = run.status.phase is Phase.DRAINING and run.spec.drain.mode is DrainMode.EVICT
         if run.status.approval is None or (run.status.phase in PAST_APPROVAL and not by_api):
             return (), None, None

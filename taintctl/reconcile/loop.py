@@ -62,6 +62,8 @@ class Reconciler:
         self._idle_since: dict[str, float] = {}
         """By run's uid, on the loop's clock: the first of the looks, one after the other, that saw its devices idle."""
         self._runs_by_scope: dict[str, Callable[[PoolKey], bool]] = {}
+        self.on_run: Callable[[str], None] = lambda name: None
+        """Told of every run that may have changed; returns at once."""
 
     def enqueue(self, kind: type[Own], name: str, delay: timedelta = timedelta(0)) -> None:
         self._queue.add((kind, name), delay.total_seconds())
@@ -81,6 +83,7 @@ class Reconciler:
                 self.enqueue(kind, raw["metadata"]["name"])
                 if kind is MaintenanceRun:
                     runs.add(raw["metadata"]["uid"])
+                    self.on_run(raw["metadata"]["name"])
         for rule in rules:
             if run_uid_of(rule) not in runs and rule.metadata.deletion_timestamp is None:
                 log.warning(
@@ -191,6 +194,8 @@ class Reconciler:
                 if moved or (phase is not None and phase.ended):
                     # Also where only a part was done: the phase may have been stored.
                     self._wake_window(run)
+                if decision.status.dump() != run.status.dump():
+                    self.on_run(name)
                 if moved or decision.status.approval != run.status.approval:
                     await self._wake_approvals(run)
             if decision.need_live:

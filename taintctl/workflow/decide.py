@@ -9,9 +9,11 @@ from types import MappingProxyType
 
 from taintctl.api.base import FINALIZER
 from taintctl.api.reasons import Phase
+from taintctl.workflow.audit import counted
 from taintctl.workflow.interrupts import hold_of, interrupt
 from taintctl.workflow.look import Look, without_no_execute
 from taintctl.workflow.model import Action, AddFinalizer, Decision, Observation
+from taintctl.workflow.notified import with_notified
 from taintctl.workflow.rules import bring_about, observe
 from taintctl.workflow.stages import (
     awaiting_approval,
@@ -83,6 +85,7 @@ def _finish(look: Look, decision: Decision) -> Decision:
             f"{status.message} Not all of it could be done, and it is tried again: {obs.undone}", MESSAGE_MAX
         )
         status = status.model_copy(update={"message": message})
+    status = with_notified(look, status)
     work = bring_about(obs, status, look.edit, held=hold_of(look) is not None)
     phase = status.phase
     assert phase is not None
@@ -98,4 +101,5 @@ def _finish(look: Look, decision: Decision) -> Decision:
         status=status,
         actions=(*work.first, *guard, *decision.actions, *work.then),
         requeue_after=requeue,
+        counted=counted(look, status),
     )

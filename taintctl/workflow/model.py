@@ -137,6 +137,26 @@ class Event:
 
 
 @dataclass(frozen=True)
+class Counted:
+    """An approval or a denial that counts from this decision on: who, when, from where (`kind`), for which plan."""
+
+    approval: str
+    kind: str
+    approver: str
+    who: str
+    """For people: the approver with their name."""
+    decision: str
+    digest: str
+    at: datetime | None
+    comment: str = ""
+
+    @property
+    def sentence(self) -> str:
+        said = {"Deny": "denied", "Break": "approved, with Break,"}.get(self.decision, "approved")
+        return f"{self.who} {said} the plan {self.digest[:12]}."
+
+
+@dataclass(frozen=True)
 class Decision:
     """What to store and what to do, in this order: the status first (only if the run is still as it was read; else
     nothing at all is done), then the actions in turn, then the events."""
@@ -146,5 +166,7 @@ class Decision:
     events: tuple[Event, ...] = ()
     requeue_after: timedelta | None = None
     """Look again after this long at the latest (already scaled); None: only when something changes."""
+    counted: tuple[Counted, ...] = ()
+    """Told once the status is stored."""
     need_live: bool = False
     """Look again at once with live reads: the next step must not rest on a cache."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 
 from taintctl.api.base import MAX_DURATION, MAX_LISTED
 from taintctl.api.plan import (
@@ -18,7 +19,7 @@ from taintctl.api.plan import (
 )
 from taintctl.api.policy import EvictionPolicy
 from taintctl.api.reasons import ConditionType, Phase, PodEffect, Reason
-from taintctl.api.run import ApprovalStatus, IgnoredApproval
+from taintctl.api.run import ApprovalStatus, IgnoredApproval, MaintenanceRun
 from taintctl.api.text import plural, some
 from taintctl.policy import (
     Evaluation,
@@ -74,18 +75,23 @@ class Standing:
         return self.evaluation.violations
 
 
-def standing(look: Look, plan: Plan, policy: EvictionPolicy) -> Standing:
-    obs, approval = look.obs, look.status.approval
-    spec = obs.run.spec
-    left = spec.deadline - max(look.now, look.start or look.now)
-    evaluation = evaluate(
+def judged(run: MaintenanceRun, plan: Plan, policy: EvictionPolicy, now: datetime, *, speed: float) -> Evaluation:
+    """The plan held against the policy, at that time."""
+    spec = run.spec
+    left = spec.deadline - max(now, spec.start_at or now)
+    return evaluate(
         plan,
         policy,
         drain_timeout=spec.drain.timeout,
         drain_mode=spec.drain.mode,
         # Delays in specifications pass faster by the speed; a deadline is a time. (Bounded, since years overflow.)
-        time_left=min(left, MAX_DURATION) * obs.settings.speed,
+        time_left=min(left, MAX_DURATION) * speed,
     )
+
+
+def standing(look: Look, plan: Plan, policy: EvictionPolicy) -> Standing:
+    obs, approval = look.obs, look.status.approval
+    evaluation = judged(obs.run, plan, policy, look.now, speed=obs.settings.speed)
     asked = approval.asked if approval is not None else None
     return Standing(
         plan=plan,
@@ -191,7 +197,7 @@ def _judge(look: Look) -> EvictionPolicy | Refusal:
         return Refusal(Reason(problem.reason), problem.message, Phase.BLOCKED)
     denied = count(look, obs.policy).denied
     if denied is not None:
-        return Refusal(Reason.DENIED, denial(denied.approver, denied.comment), Phase.ROLLING_BACK)
+        return Refusal(Reason.DENIED, denial(denied.who, denied.comment), Phase.ROLLING_BACK)
     return obs.policy
 
 
@@ -269,7 +275,7 @@ def with_tally(look: Look, now: Standing) -> Look:
             ConditionType.APPROVED, True, Reason.AUTO_APPROVED, "The policy lets this plan pass without an approval."
         )
     if now.approved:
-        people = some([g.approver for g in now.tally.given])
+        people = some([g.who for g in now.tally.given])
         return look.with_condition(ConditionType.APPROVED, True, Reason.APPROVED, f"Approved by {people}.")
     unverified = next((i for i in now.tally.ignored if i.reason is Reason.APPROVERS_UNVERIFIED), None)
     if unverified is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from taintctl.api.base import MAX_HISTORY
 from taintctl.api.reasons import ENDED, Phase, Reason
@@ -116,7 +116,9 @@ def move(
     changes. Raises ImpossibleTransition for what the table does not have."""
     if (status.phase, reason, to) not in TRANSITIONS:
         raise ImpossibleTransition(f"{status.phase} -> {to} ({reason}) is not in the transition table")
-    entry = HistoryEntry(at=now, from_=status.phase or "", to=to, reason=reason)
+    # Later than the one before, also where a clock was set back or is coarse: what was told is told apart by it.
+    at = max([now, *(earlier.at + timedelta(microseconds=1) for earlier in status.history[-1:])])
+    entry = HistoryEntry(at=at, from_=status.phase or "", to=to, reason=reason)
     moved = status.model_copy(
         update={
             "phase": to,

@@ -256,6 +256,19 @@ async def test_approvals_are_verified_only_by_the_policy_of_deploy(server: Serve
         lambda p, b: p["spec"].update(
             validations=[{"expression": "true || object.spec.approver.name == request.userInfo.username"}]
         ),
+        # Everybody in their own name, but of any kind: whoever has a Slack id for a user name would be believed.
+        lambda p, b: p["spec"].update(
+            validations=[{"expression": "object.spec.approver.name == request.userInfo.username"}]
+        ),
+        lambda p, b: p["spec"].update(validations=p["spec"]["validations"][:1]),
+        lambda p, b: p["spec"].update(validations=p["spec"]["validations"][1:]),
+        lambda p, b: p["spec"].update(validations=p["spec"]["validations"][:2]),
+        lambda p, b: p["spec"]["validations"][0].update(
+            expression=p["spec"]["validations"][0]["expression"].replace("taintctl-system:taintctl", "default:default")
+        ),
+        lambda p, b: p["spec"]["validations"][0].update(
+            expression=p["spec"]["validations"][0]["expression"] + " || object.spec.comment == 'please'"
+        ),
         lambda p, b: b["spec"].update(validationActions=["Audit"]),
         lambda p, b: b["spec"].update(policyName="other"),
         lambda p, b: b["spec"].update(matchResources={"objectSelector": {"matchLabels": {"a": "b"}}}),
@@ -292,6 +305,20 @@ async def test_a_weakened_policy_verifies_nothing(server: Server, cluster: Kuber
     server.store.update(policies, policy)
     server.store.update(bindings, binding)
     assert not await cluster.approvals_verified()
+
+
+async def test_a_policy_that_lets_nobody_write_for_slack_verifies_too(
+    server: Server, cluster: KubernetesCluster
+) -> None:
+    server.apply("deploy/admission.yaml", ["ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"])
+    policies = "validatingadmissionpolicies.admissionregistration.k8s.io"
+    policy = msgspec.json.decode(msgspec.json.encode(server.store.get(policies, None, "taintctl-approvals")))
+    policy["spec"]["validations"] = [
+        {"expression": "object.spec.approver.kind == 'Kubernetes'"},
+        {"expression": "object.spec.approver.name == request.userInfo.username"},
+    ]
+    server.store.update(policies, policy)
+    assert await cluster.approvals_verified()
 
 
 async def test_events_are_where_kubectl_describe_looks(server: Server, cluster: KubernetesCluster) -> None:

@@ -83,6 +83,17 @@ GOOD = (
     good(EvictionPolicy, approval={"required": "Always", "count": 2, "approvers": [{"name": "alice"}]}),
     good(
         EvictionPolicy,
+        approval={
+            "approvers": [
+                {"kind": "Slack", "name": "U024BE7LH", "kubernetesUser": "alice"},
+                {"kind": "Slack", "name": "W012A3CDE"},
+                {"kind": "SlackGroup", "name": "S0614TZR7"},
+                {"kind": "Email", "name": "Ann.Lee+ops@mail.example.com", "kubernetesUser": "ann"},
+            ]
+        },
+    ),
+    good(
+        EvictionPolicy,
         limits={"maxDevices": "25%", "maxUnavailable": "100%", "min": 0},
         autoApprove={"maxDevices": "0%", "maxUnavailable": 1_000_000},
         toleratingPods="Block",
@@ -103,6 +114,11 @@ GOOD = (
     ),
     good(MaintenanceApproval),
     good(MaintenanceApproval, decision="Break"),
+    good(
+        MaintenanceApproval,
+        approver={"kind": "Slack", "name": "U024BE7LH"},
+        slack={"team": "T024BE7LD", "channel": "C0123456789", "ts": "1764622800.000100", "groups": ["S0614TZR7"]},
+    ),
     good(MaintenanceApproval, decision="Deny", comment="not tonight"),
 )
 
@@ -171,7 +187,7 @@ BAD = (
     bad(
         EvictionPolicy,
         "spec.approval.approvers[0].kind",
-        approval={"approvers": [{"kind": "Slack", "name": "alice"}]},
+        approval={"approvers": [{"kind": "Teams", "name": "alice"}]},
     ),
     *(
         bad(EvictionPolicy, f"spec.{part}.{field}", **{part: {field: amount}})

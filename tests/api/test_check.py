@@ -85,6 +85,7 @@ def test_what_is_left_out_has_its_default() -> None:
             "selfApproval": False,
         },
         "drain": {"forceAtTimeout": False},
+        "notifications": {},
         "rollbackOn": ["DrainTimeout", "Cancelled"],
     }
 

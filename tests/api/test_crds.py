@@ -19,7 +19,6 @@ from taintctl.api.policy import EvictionPolicy
 from taintctl.api.run import MaintenanceRun
 from taintctl.api.schema import _immutability, schema
 from taintctl.api.window import MaintenanceWindow
-from taintctl.ports.clock import SystemClock
 from taintctl.sandbox.store import ApiError, Store
 from tests.api.builders import a_policy, a_run, a_window, an_approval
 from tests.api.cases import BAD, GOOD, UNKNOWN_FIELDS, Case
@@ -149,26 +148,6 @@ def test_an_immutable_field_that_does_not_exist_is_an_error() -> None:
 
     with pytest.raises(ValueError, match=r"names \['target'\], which are not its fields"):
         _immutability(Renamed)
-
-
-@pytest.fixture(scope="module")
-def server() -> Store:
-    """One for all: its rules are compiled once."""
-    store = Store(SystemClock())
-    for manifest in manifests().values():
-        created = store.create(DEFINITIONS, manifest)
-        conditions = {c["type"]: c["status"] for c in created["status"]["conditions"]}
-        assert conditions["Established"] == "True"
-    return store
-
-
-@pytest.fixture
-def store(server: Store) -> Iterator[Store]:
-    yield server
-    for kind in KINDS:
-        key = f"{kind.PLURAL}.taintctl.dev"
-        for obj in list(server.list(key)):
-            server.delete(key, "", obj["metadata"]["name"])
 
 
 def created(store: Store, case: Case) -> dict[str, Any]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
-from taintctl.api.approval import ApprovalDecision, ApprovalSpec, MaintenanceApproval
+from taintctl.api.approval import ApprovalAuthor, ApprovalDecision, ApprovalSpec, MaintenanceApproval
 from taintctl.api.base import ObjectMeta
 from taintctl.api.plan import Budget, DeviceID, Plan, PlannedDevice, PlannedPod
-from taintctl.api.policy import Approver, EvictionPolicy, PolicySpec
+from taintctl.api.policy import EvictionPolicy, PolicySpec
 from taintctl.api.reasons import PodEffect
 
 NOW = datetime(2026, 12, 1, 21, 0, tzinfo=UTC)
@@ -79,6 +79,6 @@ def approval(
     return MaintenanceApproval(
         metadata=ObjectMeta(name=name, creation_timestamp=at),
         spec=ApprovalSpec(
-            run_name="run", digest=digest, decision=decision, approver=Approver(name=who), comment=comment
+            run_name="run", digest=digest, decision=decision, approver=ApprovalAuthor(name=who), comment=comment
         ),
     )

@@ -13,6 +13,7 @@ import aiohttp
 import pytest
 import pytest_asyncio
 
+from taintctl.adapters.kubernetes import admission
 from taintctl.adapters.kubernetes.client import Client
 from taintctl.adapters.kubernetes.cluster import KubernetesCluster
 from taintctl.adapters.kubernetes.config import Credentials
@@ -25,6 +26,7 @@ from taintctl.api.rule import RuleManifest
 from taintctl.api.run import MaintenanceRun
 from taintctl.api.window import MaintenanceWindow
 from taintctl.cli.main import run
+from taintctl.controller.defaults import ACCOUNT
 from taintctl.controller.host import ControllerOptions, run_controller
 from taintctl.ports.cluster import Cluster, Scope
 from taintctl.sandbox.apiserver.rbac import Attributes, Authorizer
@@ -103,6 +105,39 @@ async def test_neither_an_administrator_nor_the_controller_speaks_for_somebody_e
     assert status == 403
 
 
+SLACK = {"team": "T024BE7LD", "channel": "C0123456789", "ts": "1764622800.000100"}
+ANN = {"kind": "Slack", "name": "U024BE7LH"}
+
+
+async def test_what_was_said_in_slack_is_written_by_the_controller_alone(sandbox: Sandbox) -> None:
+    said = an_approval("said", approver=ANN, slack=SLACK)
+    for user in ("alice", "admin"):
+        status, message = await post(sandbox, user, "maintenanceapprovals", said)
+        assert status == 403
+        assert "the controller alone writes what was said in Slack" in message
+    assert await post(sandbox, CONTROLLER, "maintenanceapprovals", said) == (201, "")
+
+
+@pytest.mark.parametrize(
+    "approver", [{"kind": "Kubernetes", "name": "alice"}, {"kind": "Kubernetes", "name": CONTROLLER}]
+)
+async def test_the_controller_writes_no_approval_of_a_kubernetes_user(sandbox: Sandbox, approver: Object) -> None:
+    status, message = await post(sandbox, CONTROLLER, "maintenanceapprovals", an_approval(approver=approver))
+    assert status == 403
+    assert "spec.approver.kind must be Kubernetes" in message
+
+
+async def test_an_approval_of_ones_own_carries_no_slack_identity(sandbox: Sandbox) -> None:
+    own = an_approval("own", approver={"kind": "Kubernetes", "name": "alice"}, slack=SLACK)
+    status, message = await post(sandbox, "alice", "maintenanceapprovals", own)
+    assert status == 403
+    assert "spec.slack goes with spec.approver.kind Slack" in message
+
+
+def test_the_admission_policy_exempts_the_account_that_deploy_runs_the_controller_as() -> None:
+    assert admission.CONTROLLER == CONTROLLER == f"system:serviceaccount:{NAMESPACE}:{ACCOUNT}"
+
+
 async def test_others_may_write_what_does_not_change_who_approved(sandbox: Sandbox) -> None:
     """The garbage collector's finalizers and the controller's status go through; the spec stays as its author wrote
     it, whoever writes."""
@@ -160,6 +195,38 @@ async def test_a_role_does_not_reach_further_than_its_name(
     assert f'User "{user}" cannot create resource "{plural}"' in message
 
 
+def asks_for_approval(sandbox: Sandbox, name: str) -> None:
+    """A run that a controller left asking."""
+    sandbox.apply([a_run(name)])
+    asked = {"digest": "d" * 64, "devices": "", "pods": {}, "policyUid": "", "policyGeneration": 0}
+    status = {"phase": "AwaitingApproval", "reason": "WaitingForApproval", "approval": {"asked": asked, "needed": 1}}
+    sandbox.store.mutate(
+        "maintenanceruns.taintctl.dev", None, name, lambda r: r.update(status=status), subresource="status"
+    )
+
+
+async def test_approvers_approve_with_taintctl_and_others_do_not(
+    sandbox: Sandbox, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    asks_for_approval(sandbox, "asks")
+    for user, command, status in (
+        ("victor", "approve", 1),
+        ("olga", "deny", 1),
+        ("alice", "approve", 0),
+        ("bob", "deny", 0),
+    ):
+        kubeconfig = sandbox.write_kubeconfig(tmp_path / user, user)
+        arguments = [command, "asks", "--yes", "--comment", "seen", "--kubeconfig", str(kubeconfig)]
+        assert await asyncio.to_thread(run, arguments) == status, capfd.readouterr()
+        if status:
+            assert f'User "{user}" cannot create resource "maintenanceapprovals"' in capfd.readouterr().err
+    approvals = sandbox.store.list("maintenanceapprovals.taintctl.dev")
+    assert sorted((a["spec"]["approver"]["name"], a["spec"]["decision"]) for a in approvals) == [
+        ("alice", "Approve"),
+        ("bob", "Deny"),
+    ]
+
+
 class controller_cluster:
     """The adapter, with the controller's account."""
 
@@ -213,9 +280,9 @@ async def every_call_of_the_port(sandbox: Sandbox, cluster: KubernetesCluster) -
         (MaintenanceRun, a_run()),
         (MaintenanceWindow, a_window()),
         (EvictionPolicy, a_policy()),
-        (MaintenanceApproval, an_approval()),
+        (MaintenanceApproval, an_approval(approver=ANN, slack=SLACK)),
     ):
-        if kind is MaintenanceRun:
+        if kind in (MaintenanceRun, MaintenanceApproval):
             await call("create", kind, obj)
         else:
             sandbox.apply([obj])  # people's to write

@@ -23,6 +23,8 @@ from taintctl.api.check import KINDS, check
 from taintctl.api.reasons import Phase
 from taintctl.api.run import MaintenanceRun
 from taintctl.ports.clock import LoopClock
+from taintctl.reconcile.announce import Announcer
+from taintctl.reconcile.gather import Reader
 from taintctl.reconcile.loop import Reconciler
 from taintctl.sandbox.cluster import Sandbox
 from taintctl.workflow.model import Settings
@@ -93,7 +95,7 @@ class World(AbstractAsyncContextManager["World"]):
         self.deleted_pods: list[str] = []
         """Pods that were marked for deletion, as namespace/name, in order."""
         self._stack = AsyncExitStack()
-        self._controller: asyncio.Task[None] | None = None
+        self._controller: asyncio.Future[Any] | None = None
         self._reconciler: Reconciler | None = None
 
     async def __aenter__(self) -> Self:
@@ -155,11 +157,22 @@ class World(AbstractAsyncContextManager["World"]):
 
     # the controller
 
-    async def control(self, cluster: Any = None) -> None:
+    async def control(self, cluster: Any = None, *, chat: Any = None, webhook: Any = None) -> None:
         """Starts a controller with nothing in memory, as after a restart."""
         await self.kill()
         self._reconciler = Reconciler(cluster or self.cluster, None, self.clock, self.settings)
-        self._controller = asyncio.get_running_loop().create_task(self._reconciler.run())
+        # Not through a cluster that counts or breaks the controller's own calls: nothing that a run does hangs on it.
+        announcer = Announcer(
+            self.cluster,
+            Reader(self.cluster, None, self.clock, self.settings),
+            self.clock,
+            self.settings,
+            chat=chat,
+            webhook=webhook,
+        )
+        self._reconciler.on_run = announcer.tell
+        work = asyncio.gather(self._reconciler.run(), announcer.run())
+        self._controller = asyncio.ensure_future(work)
 
     async def kill(self) -> None:
         """The controller is gone in the middle of whatever it did."""
@@ -179,7 +192,7 @@ class World(AbstractAsyncContextManager["World"]):
         """No PodDisruptionBudget stands in the way of the built-in policy."""
         self.store.delete("poddisruptionbudgets.policy", "team-b", "inference")
 
-    async def start(self, name: str = "run", **spec: Any) -> None:
+    async def start(self, name: str = "run", by: KubernetesCluster | None = None, **spec: Any) -> None:
         body = {
             "metadata": {"name": name},
             "spec": {
@@ -188,7 +201,7 @@ class World(AbstractAsyncContextManager["World"]):
                 **spec,
             },
         }
-        await self.admin.create(MaintenanceRun, body)
+        await (by or self.admin).create(MaintenanceRun, body)
 
     async def patch(self, name: str = "run", **spec: Any) -> None:
         await self.admin.patch(MaintenanceRun, name, {"spec": spec})

@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from taintctl.api.approval import ApprovalDecision, ApprovalSpec, MaintenanceApproval
+from taintctl.api.approval import ApprovalAuthor, ApprovalDecision, ApprovalSpec, MaintenanceApproval
 from taintctl.api.base import FINALIZER, ObjectMeta
 from taintctl.api.check import FieldProblem
 from taintctl.api.objects import DeviceTaintRule, Meta, ObjectCondition, RuleConditions
@@ -30,7 +30,7 @@ from taintctl.api.plan import (
     Problem,
     Verdict,
 )
-from taintctl.api.policy import Approver, EvictionPolicy
+from taintctl.api.policy import EvictionPolicy
 from taintctl.api.reasons import Effect, Phase, PodEffect, Reason
 from taintctl.api.rule import EvictionOutcome, EvictionResult, RuleManifest
 from taintctl.api.run import MaintenanceRun, RunStatus
@@ -153,7 +153,7 @@ def make_approval(
             run_name="night",
             digest=digest,
             decision=said,
-            approver=Approver(name=who),
+            approver=ApprovalAuthor(name=who),
             comment=comment,
         ),
     )

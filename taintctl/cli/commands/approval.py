@@ -11,11 +11,11 @@ from typing import Any
 
 import click
 
-from taintctl.api.approval import ApprovalDecision, MaintenanceApproval
+from taintctl.api.approval import ApprovalAuthor, ApprovalDecision, ApprovalSpec, MaintenanceApproval
 from taintctl.api.base import API_VERSION
 from taintctl.api.policy import EvictionPolicy
 from taintctl.api.reasons import Phase
-from taintctl.api.run import MaintenanceRun
+from taintctl.api.run import MaintenanceRun, shown
 from taintctl.api.text import plural, some
 from taintctl.cli.errors import Failure
 from taintctl.cli.options import on_cluster
@@ -23,6 +23,7 @@ from taintctl.cli.session import Session
 from taintctl.cli.text import clean, line, say
 from taintctl.cli.views import plan as plan_view
 from taintctl.cli.views.run import target_text
+from taintctl.policy.people import asked_themself, marks, not_among
 from taintctl.ports.errors import Conflict
 
 
@@ -56,6 +57,7 @@ async def decide(session: Session, name: str, decision: ApprovalDecision, commen
     digest = asked_digest(run)
     policy = await session.policy_of(run)
     plan = run.status.plan
+    given = run.status.approval.given if run.status.approval is not None else ()
     if plan is not None:
         say(line(f"Run {name} ({target_text(run.spec.target)}) would do this:"))
         say(plan_view.counts(plan.counts, policy.spec if policy else None))
@@ -66,9 +68,13 @@ async def decide(session: Session, name: str, decision: ApprovalDecision, commen
         multiple = plan.multiple_budgets
         say(plan_view.budgets(plan.budgets, plan.more_budgets, multiple=multiple, mode=mode, policy=spec))
     person = await session.whoami()
-    _may(policy, person)
+    if given:
+        say(line(f"Approved so far by {some([one.who for one in given])}."))
+    author = ApprovalAuthor.model_validate({"name": person})
+    mine = ApprovalSpec(run_name=name, digest=digest, decision=decision, approver=author)
+    _may(policy, mine)
     if decision is not ApprovalDecision.DENY:
-        _no_self_approval(run, policy, person)
+        _no_self_approval(run, policy, mine)
     if not yes:
         counts = plan.counts if plan else None
         what = f"{plural(counts.pods, 'pod')} on {plural(counts.devices, 'device')}" if counts else "this plan"
@@ -120,23 +126,25 @@ def confirmed(question: str) -> bool:
             signal.signal(signal.SIGINT, before)
 
 
-def _may(policy: EvictionPolicy | None, person: str) -> None:
+def _may(policy: EvictionPolicy | None, spec: ApprovalSpec) -> None:
     """Raises Failure where neither their yes nor their no would count: nobody is to believe that they stopped a run."""
-    approvers = policy.spec.approval.approvers if policy is not None else ()
-    names = [approver.name for approver in approvers]
-    if policy is not None and names and person not in names:
-        raise Failure(
-            f"policy {policy.name} counts what {some(names)} decide{'s' if len(names) == 1 else ''}, and you are "
-            f"{person}; ask them, or stop the run: taintctl cancel"
-        )
+    if policy is None or not not_among(spec, policy):
+        return
+    names = [shown(str(a.kind), a.name, "") for a in policy.spec.approval.approvers]
+    raise Failure(
+        f"policy {policy.name} counts what {some(names)} decide{'s' if len(names) == 1 else ''}, and you are "
+        f"{spec.approver.name}; ask them, or stop the run: taintctl cancel"
+    )
 
 
-def _no_self_approval(run: MaintenanceRun, policy: EvictionPolicy | None, person: str) -> None:
+def _no_self_approval(run: MaintenanceRun, policy: EvictionPolicy | None, spec: ApprovalSpec) -> None:
     """Raises Failure where it would not count: better said before than found out at night."""
-    if policy is not None and run.spec.requested_by == person and not policy.spec.approval.self_approval:
+    if policy is None:
+        return
+    if asked_themself(spec, marks(spec, policy), policy, run.spec.requested_by):
         raise Failure(
-            f"you ({person}) asked for run {run.name}, and policy {policy.name} has no approval.selfApproval; "
-            "another person has to approve it"
+            f"you ({spec.approver.name}) asked for run {run.name}, and policy {policy.name} has no "
+            "approval.selfApproval; another person has to approve it"
         )
 
 

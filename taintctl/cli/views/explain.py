@@ -103,6 +103,11 @@ def _also(run: MaintenanceRun, now: datetime, note: str) -> list[str]:
         found.append(f"{plural(missing, 'approval')} of {approval.needed} missing")
     if approval is not None and approval.break_needed and not any(given.breaks for given in approval.given):
         found.append("the policy protects pods of the plan, so one of the approvals must be a Break")
+    found += [
+        f"people are not told in {entry.kind}: {entry.error}"
+        for entry in run.status.notifications
+        if entry.failing_since is not None
+    ]
     if run.status.eviction is not None:
         found += [f"blocked by {name}" for name in run.status.eviction.blocked_by[:3]]
     found += [

@@ -73,6 +73,7 @@ def run_view(
         _rules(run.status, wide, note),
         _eviction(run.status, now),
         _approvals(run, now),
+        told(run, now),
         _conditions(run.status, now),
         _history(run.status, wide),
         _next_step(run, note),
@@ -110,6 +111,7 @@ def live_view(
         _next_step(run, note),
         _eviction(run.status, now),
         _approvals(run, now),
+        told(run, now),
         violations,
         _conditions(run.status, now, brief=True),
         [heading("Plan"), *plan_view.counts(plan.counts, spec)] if plan else [],
@@ -298,12 +300,25 @@ def _approvals(run: MaintenanceRun, now: datetime) -> list[Line]:
         comment = f": {given.comment}" if given.comment else ""
         at = f" at {moment(given.at)}" if given.at else ""
         how = " (Break)" if given.breaks else ""
-        lines.append(line("  ", styled(given.approver, GOOD), f"{how}{at}{comment}"))
+        lines.append(line("  ", styled(given.who, GOOD), f"{how}{at}{comment}"))
     if approval.break_needed and not any(given.breaks for given in approval.given) and not _ended(run):
         lines.append(line(styled("  A Break is wanted: the policy protects pods of the plan.", WARN)))
     if len(given_names := approval.given) < approval.needed and approval.expires_at and not _ended(run):
         missing = approval.needed - len(given_names)
         lines.append(line(f"  {missing} more wanted, until {when(approval.expires_at, now)}"))
+    return lines
+
+
+def told(run: MaintenanceRun, now: datetime) -> list[Line]:
+    """Where people are told of the run, and where that fails."""
+    lines: list[Line] = []
+    for entry in run.status.notifications:
+        where = f"Told in {entry.kind if entry.kind == 'Slack' else 'the webhook'}"
+        if entry.failing_since is not None:
+            since = when(entry.failing_since, now)
+            lines.append(line(heading(where), ": ", styled("no", BAD), f", since {since}: {entry.error}"))
+        elif entry.delivered_at is not None:
+            lines.append(line(heading(where), f": {entry.target}, last {when(entry.delivered_at, now)}"))
     return lines
 
 

@@ -65,7 +65,7 @@ def _waiting(look: Look, now: Standing) -> Decision:
         message = "Nobody approved in time; start another run, or give the policy a longer approval.expiresAfter."
         look = look.with_condition(ConditionType.APPROVED, False, Reason.APPROVAL_EXPIRED, message)
         return look.roll_back(Reason.APPROVAL_EXPIRED, Phase.CANCELLED, message)
-    given = f", {some([g.approver for g in approval.given])} approved" if approval.given else ""
+    given = f", {some([g.who for g in approval.given])} approved" if approval.given else ""
     until = f" until {moment(min(expires, look.deadline))}" if expires is not None else ""
     message = f"{now.ask} needed for {summary(now.plan)}{given}; the run waits{until}."
     requeue = look.freshness if expires is None else min(look.until(expires), look.freshness)
