@@ -39,12 +39,12 @@ def namespace_of(number: int) -> str:
 
 def fill(store: Store, *, nodes: int, gpus: int = 8, plain_pods: int = 2, idle_nodes: int = 1) -> None:
     """`nodes` nodes of `gpus` GPUs; on each, a Job with a pod for each GPU, each with a claim of its own, and
-    `plain_pods` pods without a device. The last `idle_nodes` nodes have GPUs that nobody uses."""
+    `plain_pods` pods without a device. The first `idle_nodes` nodes have GPUs that nobody uses."""
     store.restore(NAMESPACES, [shapes.namespace(f"team-{n:02d}") for n in range(NAMESPACES_COUNT)])
     store.restore(CLASSES, [shapes.device_class(), _class_of_some()])
     store.restore(BUDGETS, [_budget(f"team-{n:02d}") for n in range(NAMESPACES_COUNT)])
     numbers = range(1, nodes + 1)
-    used = range(1, nodes + 1 - idle_nodes)
+    used = range(1 + idle_nodes, nodes + 1)
     store.restore(NODES, (_node(number) for number in numbers))
     in_pool = Counter(pool_of(number) for number in numbers)
     store.restore(SLICES, (_slice(number, gpus, in_pool[pool_of(number)]) for number in numbers))

@@ -1,122 +1,131 @@
 """How long an idle pool takes from the wish to NoExecute: a run, and the documented procedure with kubectl.
 
-A process of its own, `python -m tests.bench.path`; prints JSON. The sandbox is whole here, with its control plane.
+A process of its own, `python -m tests.bench.path --folder DIR`, against the server of that folder; prints JSON.
 """
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import json
 import os
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
-from datetime import datetime
+from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from taintctl.cli.lab import CONTROLLER, apply_lab_policy, lab
-from taintctl.sandbox.cluster import Sandbox
+from taintctl.adapters.kubernetes.client import Client
+from taintctl.adapters.kubernetes.cluster import KubernetesCluster
+from taintctl.adapters.kubernetes.config import Credentials
+from taintctl.adapters.kubernetes.discovery import discover
+from taintctl.api.base import format_time, parse_time
+from taintctl.api.run import MaintenanceRun
+from taintctl.ports.clock import SystemClock
 from taintctl.sandbox.fleet import DRIVER
+from tests.bench.fleet import pool_of
 
-RUNS = "maintenanceruns.taintctl.dev"
-IDLE = "idle-node"
+IDLE = pool_of(1)
 PRESCRIBED = 10.0
 """Seconds that NoSchedule stands before eviction (api.md: notice)."""
 REPEATS = 3
-TAINTCTL = str(Path(sys.executable).parent / "taintctl")
+LONG = 120.0
+WAIT = ("kubectl", "wait", "--for=condition=EvictionInProgress=false", "devicetaintrule/by-hand")
 
 
-async def measure() -> dict[str, float]:
-    async with lab(nodes=20, gpus_per_node=8, kubernetes="1.37", speed=1.0, port=0) as sandbox:
-        apply_lab_policy(sandbox)
-        sandbox.add_node(IDLE, 8)
-        with tempfile.TemporaryDirectory() as folder:
-            admin = sandbox.write_kubeconfig(Path(folder) / "admin")
-            account = sandbox.write_kubeconfig(Path(folder) / "controller", CONTROLLER)
-            controller = await asyncio.create_subprocess_exec(
-                TAINTCTL, "run", "--kubeconfig", str(account), "--no-probes", stderr=subprocess.DEVNULL
-            )
-            try:
-                runs = [await _run(sandbox, f"run-{n}", str(admin)) for n in range(REPEATS)]
-            finally:
-                controller.terminate()
-                await controller.wait()
-            by_hand = [await _by_hand(folder, str(admin)) for _ in range(REPEATS)]
+async def measure(folder: Path) -> dict[str, float]:
+    """A controller has to be at work."""
+    clock = SystemClock()
+    admin = str(folder / "admin")
+    async with Client(Credentials.from_environment(admin, None), clock) as client:
+        cluster = KubernetesCluster(client, await discover(client), clock)
+        runs = [await _run(cluster, clock, f"run-{number}") for number in range(REPEATS)]
+    by_hand = [_by_hand(folder, admin) for _ in range(REPEATS)]
     return {"run_s": statistics.median(runs) - PRESCRIBED, "kubectl_s": statistics.median(by_hand)}
 
 
-async def _run(sandbox: Sandbox, name: str, kubeconfig: str) -> float:
-    """Seconds from the run's creation to the moment when NoExecute was set, the prescribed wait among them."""
-    began: list[float] = []
-    unsubscribe = sandbox.store.subscribe(RUNS, lambda event: began.append(time.time()))
-    target = ("--driver", DRIVER, "--pool", IDLE)
-    await _call(kubeconfig, TAINTCTL, "start", *target, "--policy", "lab", "--duration", "1h", "--name", name)
-    set_at = None
-    while set_at is None:
-        await sandbox.until(lambda: _evicting(sandbox, name) is not None, 60)
-        set_at = _evicting(sandbox, name)
-    unsubscribe()
-    # It goes on to its end, so that the next one finds the pool free.
-    await _call(kubeconfig, TAINTCTL, "cancel", name)
-    await sandbox.until(lambda: _phase(sandbox, name) == "Cancelled", 60)
-    return set_at.timestamp() - began[0]
-
-
-def _found(sandbox: Sandbox, name: str) -> dict[str, Any]:
-    status = (sandbox.store.find(RUNS, None, name) or {}).get("status")
-    return status if isinstance(status, dict) else {}
-
-
-def _phase(sandbox: Sandbox, name: str) -> str:
-    return str(_found(sandbox, name).get("phase"))
-
-
-def _evicting(sandbox: Sandbox, name: str) -> datetime | None:
-    since = [r.get("effectSince") for r in _found(sandbox, name).get("rules", ()) if r["effect"] == "NoExecute"]
-    return datetime.fromisoformat(since[0]) if since and since[0] else None
-
-
-async def _by_hand(folder: str, kubeconfig: str) -> float:
-    """Seconds for: apply, wait, read, delete, apply, wait, patch, wait."""
-    manifest = Path(folder) / "rule.yaml"
-    rule = {
-        "apiVersion": "resource.k8s.io/v1",
-        "kind": "DeviceTaintRule",
-        "metadata": {"name": "by-hand"},
-        "spec": {
-            "deviceSelector": {"driver": DRIVER, "pool": IDLE},
-            "taint": {"key": "example.com/by-hand", "value": "x", "effect": "None"},
-        },
+async def _run(cluster: KubernetesCluster, clock: SystemClock, name: str) -> float:
+    """Seconds from the run's creation to the moment when NoExecute was set, the prescribed wait among them. It is ended
+    then, so that the next one finds the pool free."""
+    began = clock.now()
+    spec = {
+        "target": {"driver": DRIVER, "pool": IDLE},
+        "policyName": "lab",
+        "deadline": format_time(began + timedelta(hours=1)),
     }
-    manifest.write_text(json.dumps(rule))
+    body = {"apiVersion": "taintctl.dev/v1alpha1", "kind": "MaintenanceRun", "metadata": {"name": name}, "spec": spec}
+    await cluster.create(MaintenanceRun, body)
+    status = await _until(cluster, name, lambda status: bool(_set_at(status)))
+    await cluster.patch(MaintenanceRun, name, {"spec": {"cancelled": True}})
+    await _until(cluster, name, lambda status: status.get("phase") == "Cancelled")
+    return (parse_time(_set_at(status)) - began).total_seconds()
+
+
+async def _until(cluster: KubernetesCluster, name: str, holds: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+    until = time.monotonic() + LONG
+    while time.monotonic() < until:
+        status = (await cluster.get(MaintenanceRun, name) or {}).get("status") or {}
+        if holds(status):
+            return dict(status)
+        if status.get("phase") in ("Blocked", "Failed"):
+            raise SystemExit(f"{name} is {status['phase']}: {status.get('message')}")
+        await asyncio.sleep(0.05)
+    raise SystemExit(f"{name} did not come to NoExecute in {LONG:.0f} s")
+
+
+def _set_at(status: dict[str, Any]) -> str:
+    since = [rule.get("effectSince") for rule in status.get("rules") or () if rule["effect"] == "NoExecute"]
+    return str(since[0] or "") if since else ""
+
+
+def _by_hand(folder: Path, kubeconfig: str) -> float:
+    """Seconds for: apply, wait, read, delete, apply, wait, patch, wait."""
+    manifest = folder / "rule.json"
+    taint = {"key": "example.com/by-hand", "value": "x", "effect": "None"}
+    manifest.write_text(
+        json.dumps(
+            {
+                "apiVersion": "resource.k8s.io/v1",
+                "kind": "DeviceTaintRule",
+                "metadata": {"name": "by-hand"},
+                "spec": {"deviceSelector": {"driver": DRIVER, "pool": IDLE}, "taint": taint},
+            }
+        )
+    )
     apply = ("kubectl", "apply", "-f", str(manifest))
-    wait = ("kubectl", "wait", "--for=condition=EvictionInProgress=false", "devicetaintrule/by-hand")
-    began = time.monotonic()
-    await _call(kubeconfig, *apply)
-    await _call(kubeconfig, *wait)
-    await _call(kubeconfig, "kubectl", "get", "devicetaintrule/by-hand", "-o", "yaml")
-    await _call(kubeconfig, "kubectl", "delete", "devicetaintrule/by-hand")
-    await _call(kubeconfig, *apply)
-    await _call(kubeconfig, *wait)
     patch = '{"spec":{"taint":{"effect":"NoExecute"}}}'
-    await _call(kubeconfig, "kubectl", "patch", "devicetaintrule/by-hand", "--type=merge", "-p", patch)
-    await _call(kubeconfig, *wait)
+    steps = (
+        apply,
+        WAIT,
+        ("kubectl", "get", "devicetaintrule/by-hand", "-o", "yaml"),
+        ("kubectl", "delete", "devicetaintrule/by-hand"),
+        apply,
+        WAIT,
+        ("kubectl", "patch", "devicetaintrule/by-hand", "--type=merge", "-p", patch),
+        WAIT,
+    )
+    began = time.monotonic()
+    for step in steps:
+        _call(kubeconfig, *step)
     took = time.monotonic() - began
-    await _call(kubeconfig, "kubectl", "delete", "devicetaintrule/by-hand")
+    _call(kubeconfig, "kubectl", "delete", "devicetaintrule/by-hand")
     return took
 
 
-async def _call(kubeconfig: str, *command: str) -> None:
-    """Beside the sandbox, which is in this process."""
-    process = await asyncio.create_subprocess_exec(
-        *command, env={**os.environ, "KUBECONFIG": kubeconfig}, stdout=subprocess.DEVNULL
-    )
-    if await process.wait():
-        raise RuntimeError(f"{' '.join(command)} failed")
+def _call(kubeconfig: str, *command: str) -> None:
+    environment = {**os.environ, "KUBECONFIG": kubeconfig}
+    subprocess.run(command, env=environment, check=True, stdout=subprocess.DEVNULL, timeout=LONG)
+
+
+def main(arguments: list[str]) -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--folder", type=Path, required=True)
+    given = parser.parse_args(arguments)
+    print(json.dumps(asyncio.run(measure(given.folder))))
 
 
 if __name__ == "__main__":
-    print(json.dumps(asyncio.run(measure())))
+    main(sys.argv[1:])

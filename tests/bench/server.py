@@ -15,11 +15,12 @@ from pathlib import Path
 
 import yaml
 
-from taintctl.cli.manifests import installation
+from taintctl.cli.manifests import installation, shipped
 from taintctl.controller.defaults import ACCOUNT, NAMESPACE
 from taintctl.ports.clock import SystemClock
 from taintctl.sandbox.apiserver.server import ApiServer
 from taintctl.sandbox.controlplane.objects import CLAIMS
+from taintctl.sandbox.controlplane.taint_eviction import TaintEviction
 from taintctl.sandbox.faults import Faults
 from taintctl.sandbox.store import Store
 from taintctl.sandbox.users import Users
@@ -44,15 +45,19 @@ def touch(store: Store) -> None:
 
 
 async def serve(nodes: int, gpus: int, folder: Path) -> None:
-    """The API server alone: what a scheduler and kubelets would have left is in the store already."""
+    """The API server and what answers DeviceTaintRules: what a scheduler and kubelets would have left is in the store
+    already."""
     clock = SystemClock()
     store, users = Store(clock), Users()
     fleet.fill(store, nodes=nodes, gpus=gpus)
     server = ApiServer(store, users, Faults(), clock)
     await server.start()
+    eviction = TaintEviction(store, clock)
+    await eviction.start()
     try:
         for manifest in installation():
             store.create(store.resources.find_kind(manifest["apiVersion"], manifest["kind"]).key, manifest)
+        store.create("evictionpolicies.taintctl.dev", next(iter(shipped("policies", "lab.yaml"))))
         account = users.service_account(NAMESPACE, ACCOUNT)
         for name, user in (("admin", users.get("admin")), ("controller", account)):
             (folder / name).write_text(yaml.safe_dump(server.kubeconfig(user)))
@@ -66,6 +71,7 @@ async def serve(nodes: int, gpus: int, folder: Path) -> None:
         loop.add_signal_handler(signal.SIGUSR1, touch, store)
         await stop.wait()
     finally:
+        await eviction.stop()
         await server.stop()
 
 
