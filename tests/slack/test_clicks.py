@@ -248,3 +248,14 @@ async def test_what_could_not_be_acknowledged_may_come_again(stage: Any) -> None
     interactions.take(payload, "e-1").start()
     await stage.app.drain()
     assert len(stage.desk.clicks) == 1
+
+
+async def test_an_answer_is_plain_text_whatever_is_in_it(stage: Any) -> None:
+    stage.desk.answer = Answer(Answered.NOT_ALLOWED, f"Not you. {HOSTILE}")
+    await post(stage)
+    await stage.connect()
+    await stage.click("U0ALICE", "Approve")
+    (told,) = stage.channel.ephemeral
+    (block,) = told.blocks
+    assert block["text"]["type"] == "plain_text"
+    assert [part for part in ("<!channel>", "<@", "@here") if part in told.text + block["text"]["text"]] == []

@@ -9,13 +9,14 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any
 
+from taintctl.adapters.slack import blocks as kit
 from taintctl.adapters.slack import modals, value
 from taintctl.adapters.slack.client import SlackClient
 from taintctl.adapters.slack.identity import Identity, Stranger
 from taintctl.adapters.slack.limits import Block
 from taintctl.adapters.slack.payload import Act, Submit, read
 from taintctl.adapters.slack.render import superseded
-from taintctl.adapters.slack.text import plain, redact
+from taintctl.adapters.slack.text import plain, prose, redact
 from taintctl.adapters.slack.value import Subject
 from taintctl.api.approval import ApprovalDecision
 from taintctl.ports.chat import Answered, ChatError, Click, Desk, Person, Posted
@@ -217,13 +218,19 @@ class Interactions:
             if not channel:
                 raise ChatError("The click came from no channel.")
             await self._client.call(
-                "chat.postEphemeral", channel=channel, user=event.user_id, text=said, parse="none", link_names=False
+                "chat.postEphemeral",
+                channel=channel,
+                user=event.user_id,
+                text=said,
+                blocks=[{"type": "section", "text": kit.plain_text(said)}],
+                parse="none",
+                link_names=False,
             )
         except ChatError as error:
             if not event.subject.response_url:
                 raise
             log.info("Slack: answered by response_url: %s", error.message)
-            await self._client.respond(event.subject.response_url, said)
+            await self._client.respond(event.subject.response_url, prose(text, 2000))
 
 
 def _nothing() -> None:
