@@ -71,7 +71,8 @@ async def test_the_witness_sees_effects_deletions_and_who_did_it() -> None:
 
 
 def test_the_storys_own_objects_are_valid() -> None:
-    assert check(EvictionPolicy, policy_manifest()).problems == ()
+    for slack in (True, False):
+        assert check(EvictionPolicy, policy_manifest(slack=slack)).problems == ()
     assert check(MaintenanceWindow, window_manifest(NOW, "p")).problems == ()
 
 
