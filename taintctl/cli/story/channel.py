@@ -1,4 +1,4 @@
-"""The approval as Slack shows it: the question, somebody who may not, the window of details, and the click that counts."""
+"""The approval as Slack shows it: the question, a click that may not, the window of details, the click that counts."""
 
 from __future__ import annotations
 
@@ -98,4 +98,6 @@ async def _click(stage: Stage, slack: Workspace, user: str, button: str) -> None
     try:
         await slack.server.click(user, message, button)
     except (TimeoutError, ValueError) as error:
-        raise Failure(f"step {stage.step}: the click on {button} was not taken: {error or 'no answer in 3 s'}") from None
+        raise Failure(
+            f"step {stage.step}: the click on {button} was not taken: {error or 'no answer in 3 s'}"
+        ) from None
