@@ -22,8 +22,11 @@ async def approve_in_slack(stage: Stage, slack: Workspace, now: Now) -> None:
         found = slack.message
         return found if found is not None and "Approve" in _buttons(found) else None
 
+    async def connected() -> bool | None:
+        return slack.server.sockets.open.is_set() or None
+
     message = await stage.until("the question in Slack", asked)
-    await slack.server.connected()
+    await stage.until("the controller's socket to Slack", connected)
     stage.tell(f"The policy names whoever is in Slack's group @{GROUP_NAME}. This is what #{CHANNEL_NAME} shows:")
     stage.quote(seen(message))
     run = await now()
