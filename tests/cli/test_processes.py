@@ -67,6 +67,7 @@ def test_the_demo_tells_the_whole_story_with_its_approval_in_slack_and_stays_up_
     assert re.search(r"│ Olga \(U0OLGAOPS in Slack\) is not among the approvers", out)
     assert re.search(r"│ You approved run \S+ for the plan shown", out)
     assert "│ Succeeded (Completed): " in out
+    assert re.search(r"│ • gpu-monitoring dcgm-0, no owner$", out, re.MULTILINE)
     assert "All of it was so. Every step was checked while it was told." in out
     assert "\x1b" not in out
     assert list(tmp_path.iterdir()) == []

@@ -37,7 +37,7 @@ from taintctl.sandbox.fleet import DRIVER, node_name
 WINDOW, POLICY, NEWCOMER = "firmware-night", "night-shift", "newcomer"
 LEAD = timedelta(seconds=12)
 """How long before its start the window is made; the dry run and the approval happen in it (planAhead)."""
-NO_SLACK = "(slack-sdk is not installed, so no Slack here: pip install 'taintctl[slack]' shows the approval in it.)"
+NO_SLACK = "(No Slack here, slack-sdk is missing: pip install 'taintctl[slack]' shows the approval in it.)"
 WAY = (Phase.PENDING, *RUNGS)
 
 
