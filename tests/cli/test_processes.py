@@ -20,7 +20,7 @@ pytestmark = pytest.mark.process
 TAINTCTL = [sys.executable, "-m", "taintctl.cli.main"]
 
 
-def test_the_demo_tells_the_whole_story_and_stays_up_when_asked(tmp_path: Path) -> None:
+def test_the_demo_tells_the_whole_story_with_its_approval_in_slack_and_stays_up_when_asked(tmp_path: Path) -> None:
     environment = {**os.environ, "TMPDIR": str(tmp_path), "PYTHONUNBUFFERED": "1"}
     with (
         subprocess.Popen(
@@ -62,6 +62,12 @@ def test_the_demo_tells_the_whole_story_and_stays_up_when_asked(tmp_path: Path) 
     assert "4 pods would be evicted in 2" in out
     assert "NotReachedByTaint (1)" in out
     assert re.search(r"taintctl\s+evicted\s+team-b/notebook-0", out)
+    assert "This is what #gpu-maintenance shows:" in out
+    assert re.search(r"│ \[ Approve \]  \[ Deny \]  \[ Details \]", out)
+    assert re.search(r"│ Olga \(U0OLGAOPS in Slack\) is not among the approvers", out)
+    assert re.search(r"│ You approved run \S+ for the plan shown", out)
+    assert "│ Succeeded (Completed): " in out
+    assert re.search(r"│ • gpu-monitoring dcgm-0, no owner$", out, re.MULTILINE)
     assert "All of it was so. Every step was checked while it was told." in out
     assert "\x1b" not in out
     assert list(tmp_path.iterdir()) == []

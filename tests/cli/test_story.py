@@ -11,11 +11,15 @@ from taintctl.api.policy import EvictionPolicy
 from taintctl.api.window import MaintenanceWindow
 from taintctl.cli import manifests
 from taintctl.cli.errors import Failure
+from taintctl.cli.story import slack as story_slack
+from taintctl.cli.story import stage as story_stage
+from taintctl.cli.story.slack import GROUP, MOST_CHARACTERS, MOST_LINES, OLGA, seen, surroundings, workspace
 from taintctl.cli.story.stage import Stage, stage
 from taintctl.cli.story.window import Story, policy_manifest, window_manifest
 from taintctl.cli.story.witness import Marked, Witness
 from taintctl.ports.clock import SystemClock
 from taintctl.sandbox.cluster import Sandbox
+from taintctl.sandbox.slack.people import Message
 from tests.cli.builders import NOW
 
 pytestmark = pytest.mark.process
@@ -48,6 +52,57 @@ async def test_a_pod_that_goes_outside_the_plan_is_noticed() -> None:
     assert said == "step 3: it is not so that no pod was touched by the dry run"
 
 
+async def test_a_click_that_counts_and_should_not_is_noticed() -> None:
+    pytest.importorskip("slack_sdk")
+    async with stage(nodes=2, gpus_per_node=3, kubernetes="1.37", speed=40) as ready:
+        assert ready.slack is not None
+        ready.slack.server.groups[GROUP].users.append(OLGA)
+        said = await failure(ready)
+    assert said == "step 5: it is not so that Olga is told that she is not among the approvers"
+
+
+async def test_without_slack_sdk_the_demo_says_so_and_approves_by_command(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(story_stage, "installed", lambda: False)
+    async with stage(nodes=2, gpus_per_node=3, kubernetes="1.37", speed=40) as ready:
+        story = Story(ready)
+        await story.window()
+        await story.dry_run()
+        await story.approval()
+        approval = (await story.now()).status.approval
+    assert approval is not None
+    assert [(given.kind, given.approver) for given in approval.given] == [("Kubernetes", "ada@example.com")]
+    out = capsys.readouterr().out
+    assert "pip install 'taintctl[slack]'" in next(line for line in out.splitlines() if "slack-sdk" in line)
+    assert f"ada@example.com runs `taintctl approve {story.run} --yes`:" in out
+
+
+async def test_the_demos_controller_has_the_demos_tokens_and_never_the_users(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SLACK_BOT_TOKEN", "xoxb-of-the-user")
+    monkeypatch.setenv("SLACK_SIGNING_SECRET_FILE", "/of/the/user")
+    monkeypatch.setenv("TAINTCTL_WEBHOOK_KEY_FILE", "/of/the/user")
+    without = surroundings(None)
+    assert not [name for name in without if name.startswith(("SLACK_", "TAINTCTL_WEBHOOK_"))]
+    assert "PATH" in without
+    async with workspace() as made:
+        given = surroundings(made)
+    assert given["SLACK_BOT_TOKEN"] == made.server.bot_token
+    assert "SLACK_SIGNING_SECRET_FILE" not in given
+
+
+def test_what_is_retold_of_a_message_is_bounded() -> None:
+    lines = seen(Message("C0", "1.0", "\n".join(["*x*" * 1000] * 100)))
+    assert lines[-1] == "… and 60 lines more"
+    assert len(lines) == MOST_LINES + 1
+    assert max(map(len, lines)) == MOST_CHARACTERS
+
+
+def test_slack_is_there_just_where_slack_sdk_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None if name == "slack_sdk" else object())
+    assert not story_slack.installed()
+
+
 async def test_the_witness_sees_effects_deletions_and_who_did_it() -> None:
     sandbox = Sandbox(nodes=1, gpus_per_node=1, clock=SystemClock(40))
     async with sandbox:
@@ -71,7 +126,8 @@ async def test_the_witness_sees_effects_deletions_and_who_did_it() -> None:
 
 
 def test_the_storys_own_objects_are_valid() -> None:
-    assert check(EvictionPolicy, policy_manifest()).problems == ()
+    for slack in (True, False):
+        assert check(EvictionPolicy, policy_manifest(slack=slack)).problems == ()
     assert check(MaintenanceWindow, window_manifest(NOW, "p")).problems == ()
 
 

@@ -63,7 +63,8 @@ def pods(plan: PlanStatus, mode: DrainMode, limit: int) -> str:
         listing.append(f"*{effect}* {len(group)}{of}: {said}")
         owners = Counter((pod.namespace, pod.owner or "", "" if pod.owner else pod.name) for pod in group)
         for (namespace, owner, name), count in owners.most_common(GROUPS):
-            who = code(owner, 90) if owner else f"{code(name, 90)}, no owner: nothing brings it back"
+            alone = "no owner" if effect is PodEffect.TOLERATES else "no owner: nothing brings it back"
+            who = code(owner, 90) if owner else f"{code(name, 90)}, {alone}"
             listing.append(f"• {code(namespace, 70)} {who}" + (f": {plural(count, 'pod')}" if owner else ""))
         if len(owners) > GROUPS:
             listing.append(f"• and {plural(len(owners) - GROUPS, 'more owner')}")

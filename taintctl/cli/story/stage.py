@@ -17,6 +17,7 @@ from taintctl.cli.errors import Failure
 from taintctl.cli.fit import moved, wrap
 from taintctl.cli.lab import CONTROLLER, bind, kubeconfig_file, lab
 from taintctl.cli.session import Session
+from taintctl.cli.story.slack import Workspace, installed, surroundings, workspace
 from taintctl.cli.story.witness import Witness
 from taintctl.cli.text import HEAD, Line, clean, console, say
 from taintctl.sandbox.cluster import Sandbox
@@ -29,6 +30,7 @@ PATIENCE = 60.0
 POLL = 0.1
 INDENT = 3
 """Columns that everything below a title is moved to the right."""
+BAR = "│ "
 STOP_TIMEOUT = 10.0
 
 
@@ -43,6 +45,8 @@ class Stage:
     speed: float
     witness: Witness
     controller: Controller
+    slack: Workspace | None = None
+    """None where slack-sdk is not installed."""
     step: int = 0
 
     def title(self, text: str) -> None:
@@ -60,6 +64,14 @@ class Stage:
     def show(self, lines: Iterable[Line]) -> None:
         """A table beside what is told."""
         say(moved(row, INDENT) for row in lines)
+
+    def quote(self, lines: Iterable[str]) -> None:
+        """What a person reads elsewhere, with a bar at its left."""
+        out = console()
+        width = min(100, out.width) if out.is_terminal else 100
+        for each in lines:
+            for part in wrap(Text(clean(each, 2000)), width - INDENT - len(BAR)):
+                say(moved(Text(BAR).append_text(part), INDENT))
 
     async def until(self, what: str, look: Callable[[], Awaitable[T | None]]) -> T:
         """Looks again and again until there is something. Raises Failure with what was waited for, and what is."""
@@ -89,11 +101,19 @@ class Controller:
         self._log = log
 
     @classmethod
-    async def start(cls, kubeconfig: Path, speed: float, log: Path) -> Controller:
+    async def start(cls, kubeconfig: Path, speed: float, log: Path, slack: Workspace | None) -> Controller:
         arguments = ["-m", "taintctl.cli.main", "run", "--kubeconfig", str(kubeconfig), "--speed", f"{speed:g}"]
+        if slack is not None:
+            arguments += ["--slack-api-url", slack.server.api_url]
         with log.open("wb") as file:
             process = await asyncio.create_subprocess_exec(
-                sys.executable, *arguments, "--no-probes", stdin=asyncio.subprocess.DEVNULL, stdout=file, stderr=file
+                sys.executable,
+                *arguments,
+                "--no-probes",
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=file,
+                stderr=file,
+                env=surroundings(slack),
             )
         return cls(process, log)
 
@@ -136,6 +156,7 @@ async def stage(*, nodes: int, gpus_per_node: int, kubernetes: str, speed: float
         account = stack.enter_context(kubeconfig_file(sandbox, folder / "controller", CONTROLLER))
         witness = Witness.of(sandbox)
         stack.callback(witness.stop)
-        controller = await Controller.start(account, speed, folder / "controller.log")
+        slack = await stack.enter_async_context(workspace()) if installed() else None
+        controller = await Controller.start(account, speed, folder / "controller.log", slack)
         stack.push_async_callback(controller.stop)
-        yield Stage(sandbox, sessions[0], sessions[1], admin, speed, witness, controller)
+        yield Stage(sandbox, sessions[0], sessions[1], admin, speed, witness, controller, slack)

@@ -22,6 +22,8 @@ from taintctl.cli.errors import Failure
 from taintctl.cli.fleet import Device
 from taintctl.cli.lab import CONTROLLER
 from taintctl.cli.manifests import shipped
+from taintctl.cli.story.channel import approve_in_slack, thread
+from taintctl.cli.story.slack import CHANNEL, GROUP
 from taintctl.cli.story.stage import APPROVER, OPERATOR, Stage
 from taintctl.cli.story.witness import PODS
 from taintctl.cli.targets import from_window
@@ -35,11 +37,14 @@ from taintctl.sandbox.fleet import DRIVER, node_name
 WINDOW, POLICY, NEWCOMER = "firmware-night", "night-shift", "newcomer"
 LEAD = timedelta(seconds=12)
 """How long before its start the window is made; the dry run and the approval happen in it (planAhead)."""
+NO_SLACK = "(No Slack here, slack-sdk is missing: pip install 'taintctl[slack]' shows the approval in it.)"
 WAY = (Phase.PENDING, *RUNGS)
 
 
-def policy_manifest() -> dict[str, Any]:
+def policy_manifest(*, slack: bool) -> dict[str, Any]:
     """Limits that this plan keeps, an approval above one pod, and budgets told to people instead of respected."""
+    asked: dict[str, Any] = {"notifications": {"slack": {"channel": CHANNEL}}} if slack else {}
+    approver = {"kind": "SlackGroup", "name": GROUP} if slack else {"kind": "Kubernetes", "name": APPROVER}
     return {
         "apiVersion": API_VERSION,
         "kind": "EvictionPolicy",
@@ -48,7 +53,8 @@ def policy_manifest() -> dict[str, Any]:
             "limits": {"maxPods": 8, "maxNamespaces": 3, "maxDevices": 128},
             "autoApprove": {"maxPods": 1},
             "budgets": "Warn",
-            "approval": {"approvers": [{"kind": "Kubernetes", "name": APPROVER}], "expiresAfter": "2h"},
+            "approval": {"approvers": [approver], "expiresAfter": "2h"},
+            **asked,
         },
     }
 
@@ -138,7 +144,7 @@ class Story:
         stage = self.stage
         stage.title("A window")
         start = stage.operator.clock.now().replace(microsecond=0) + LEAD
-        stage.sandbox.apply([policy_manifest(), *shipped("policies", "careful.yaml")])
+        stage.sandbox.apply([policy_manifest(slack=stage.slack is not None), *shipped("policies", "careful.yaml")])
         await stage.operator.cluster.create(MaintenanceWindow, window_manifest(start, self.pool))
 
         async def made() -> str | None:
@@ -221,6 +227,16 @@ class Story:
         as_somebody = approval(self.run, digest, ApprovalDecision.APPROVE, OPERATOR, None)
         refused = await self._refusal(stage.approver, as_somebody)
         stage.tell(f"Nor can {APPROVER} sign for somebody else: {refused}.")
+        if stage.slack is not None:
+            await approve_in_slack(stage, stage.slack, self.now)
+        else:
+            await self._approve_by_command()
+        stage.require(not stage.witness.marked, "nothing is evicted for an approval alone")
+        stage.tell("It counts. The run waits for its window.")
+
+    async def _approve_by_command(self) -> None:
+        stage = self.stage
+        stage.tell(NO_SLACK)
         stage.tell(f"{APPROVER} runs `taintctl approve {self.run} --yes`:")
         await decide(stage.approver, self.run, ApprovalDecision.APPROVE, "firmware 7.2", yes=True)
 
@@ -230,8 +246,6 @@ class Story:
             return found if [g.approver for g in given] == [APPROVER] else None
 
         await stage.until("the approval to count", counted)
-        stage.require(not stage.witness.marked, "nothing is evicted for an approval alone")
-        stage.tell("It counts. The run waits for its window.")
 
     async def _refusal(self, session: Any, body: dict[str, Any]) -> str:
         """What the API server says to an approval that must not be; Failure where it takes it."""
@@ -349,6 +363,8 @@ class Story:
         stage.require(set(untouched) == set(elsewhere), "pods on other nodes were not touched")
         stage.require(not any("deletionTimestamp" in now[n] for n in untouched), "none of them is terminating")
         stage.show([ladder(run.status)])
+        if stage.slack is not None:
+            await thread(stage, stage.slack)
         stage.tell(
             f"{' → '.join(been)}. {plural(len(stage.witness.marked), 'pod')} went, each of them in the approved plan; "
             f"{plural(len(untouched), 'pod')} elsewhere did not notice. Nothing of ours is left."
