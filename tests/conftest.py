@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+from tests.logs import as_it_was
+
 LIMIT = float(os.environ.get("TAINTCTL_TEST_LIMIT", "400"))
 """Seconds for one test: over ten times what the longest takes on two cores. faulthandler_timeout in pyproject.toml is
 longer, for what not even a signal can end; that costs its worker too."""
@@ -31,6 +33,12 @@ class Recorded(subprocess.Popen):  # type: ignore[type-arg]
 
 
 subprocess.Popen = Recorded  # type: ignore[misc]
+
+
+@pytest.fixture(autouse=True)
+def _logging_as_it_was() -> Iterator[None]:
+    with as_it_was():
+        yield
 
 
 @pytest.hookimpl(wrapper=True)

@@ -20,6 +20,7 @@ from taintctl.sandbox.cluster import Sandbox
 from taintctl.sandbox.fleet import pod
 
 SPEED = 40.0
+from tests.logs import as_it_was
 
 
 @dataclass
@@ -102,11 +103,12 @@ def _serve(folder: Path, *, controller: bool) -> Iterator[Lab]:
             raise
 
     worker = threading.Thread(target=thread, name="sandbox", daemon=True)
-    worker.start()
-    ready = started.result(timeout=120)
-    yield ready
-    ready.loop.call_soon_threadsafe(stop.set)
-    worker.join(timeout=30)
+    with as_it_was():
+        worker.start()
+        ready = started.result(timeout=120)
+        yield ready
+        ready.loop.call_soon_threadsafe(stop.set)
+        worker.join(timeout=30)
     assert not worker.is_alive()
 
 

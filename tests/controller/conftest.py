@@ -1,9 +1,7 @@
 from __future__ import annotations
 
-import logging
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 
-import pytest
 import pytest_asyncio
 import yaml
 
@@ -21,15 +19,3 @@ async def server() -> AsyncIterator[Server]:
                 assert info is not None
                 made.store.create(info.key, obj)
         yield made
-
-
-@pytest.fixture(autouse=True)
-def _logging_as_it_was() -> Iterator[None]:
-    """The controller sets logging up for its process; other tests of this one get theirs back."""
-    root = logging.getLogger()
-    handlers, level = root.handlers[:], root.level
-    ours = logging.getLogger("taintctl").level
-    yield
-    root.handlers[:] = handlers
-    root.setLevel(level)
-    logging.getLogger("taintctl").setLevel(ours)
