@@ -18,9 +18,9 @@ from taintctl.cli.main import run
 from taintctl.controller.host import ControllerOptions, run_controller
 from taintctl.sandbox.cluster import Sandbox
 from taintctl.sandbox.fleet import pod
+from tests.logs import as_it_was
 
 SPEED = 40.0
-from tests.logs import as_it_was
 
 
 @dataclass
