@@ -379,19 +379,24 @@ class ListMeta(Object, frozen=True):
 
 
 class PoolSizes(dict[tuple[str, str], int]):
-    """How many devices each pool publishes, by driver and pool; not changed once it is made, so that many snapshots
-    can share it and a sum over ten thousand pools is made once."""
+    """How many devices each pool publishes, by driver and pool. It is not changed once it is made, so that many
+    snapshots share it, and what is worked out over ten thousand pools is worked out once."""
 
-    def of(self, driver: str | None) -> int:
-        """How many the driver (None: every driver in it) publishes in all."""
-        found = self._totals.get(driver)
-        if found is None:
-            found = self._totals[driver] = sum(n for (of, _), n in self.items() if driver in (None, of))
-        return found
+    def of_driver(self, driver: str | None) -> PoolSizes:
+        """Those of one driver; None: all."""
+        if driver is None:
+            return self
+        if driver not in self._by_driver:
+            self._by_driver[driver] = PoolSizes({pool: size for pool, size in self.items() if pool[0] == driver})
+        return self._by_driver[driver]
 
     @cached_property
-    def _totals(self) -> dict[str | None, int]:
+    def _by_driver(self) -> dict[str, PoolSizes]:
         return {}
+
+    @cached_property
+    def total(self) -> int:
+        return sum(self.values())
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
@@ -407,7 +412,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     slices: tuple[ResourceSlice, ...]
-    published: dict[tuple[str, str], int]
+    published: PoolSizes
     claims: tuple[ResourceClaim, ...]
     pods: tuple[Pod, ...]
     nodes: tuple[Node, ...]
@@ -422,4 +427,4 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
 
     def devices_of(self, driver: str | None) -> int:
         """How many devices the driver (None: every driver in it) publishes in all."""
-        return (self.published if isinstance(self.published, PoolSizes) else PoolSizes(self.published)).of(driver)
+        return self.published.of_driver(driver).total

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
-from taintctl.api.objects import ResourceSlice, SliceDevice
+from taintctl.api.objects import PoolSizes, ResourceSlice, SliceDevice
 from taintctl.api.plan import DeviceID, PlannedDevice
 
 PoolKey = tuple[str, str]
@@ -66,9 +66,10 @@ def published_pools(slices: Iterable[ResourceSlice]) -> dict[PoolKey, PublishedP
     return pools
 
 
-def pool_sizes(slices: Iterable[ResourceSlice]) -> dict[PoolKey, int]:
+def pool_sizes(slices: Iterable[ResourceSlice]) -> PoolSizes:
     """How many devices each pool publishes."""
-    return {key: sum(len(s.spec.devices or ()) for s in pool.slices) for key, pool in published_pools(slices).items()}
+    pools = published_pools(slices)
+    return PoolSizes({key: sum(len(s.spec.devices or ()) for s in pool.slices) for key, pool in pools.items()})
 
 
 def text_attribute(driver: str, device: SliceDevice, name: str) -> str:

@@ -115,6 +115,16 @@ def test_a_plan_from_a_dump_is_the_plan_of_the_cluster(
     assert offline == status
 
 
+def test_a_driver_that_is_not_there_is_said_of_a_dump_as_of_a_cluster(fleet: Lab, dump: Path, capsys: Captured) -> None:
+    """Neither knows of drivers that were not asked about."""
+    target = ("--driver", "gpu.example.org", "--pool", "gpu-worker-01")
+    assert fleet.run("plan", *target) == 1
+    of_cluster = capsys.readouterr().err
+    assert fleet.run("plan", *target, "--from-dump", str(dump)) == 1
+    assert capsys.readouterr().err == of_cluster
+    assert "No ResourceSlice is of driver gpu.example.org; is it running?" in of_cluster
+
+
 def test_owners_are_followed_through_the_files_that_are_there(fleet: Lab, dump: Path, capsys: Captured) -> None:
     everything = ("--driver", "gpu.example.com", "--whole-driver", "--from-dump", str(dump))
 

@@ -75,7 +75,7 @@ class LeanCache:
         )
         self._classes: Mirror[DeviceClass] = mirror(f"{resources}/deviceclasses", DeviceClass, lambda _old, _new: None)
         self._devices_of: dict[PoolKey, int] = {}
-        self._published: dict[str | None, PoolSizes] = {}
+        self._published: PoolSizes | None = None
         self._namespaces: Mirror[Namespace] = mirror("/api/v1/namespaces", Namespace, lambda _old, _new: None)
         self._claims_by_pool: Index[PoolKey] = Index()
         self._claims_by_holder: Index[str] = Index()
@@ -135,7 +135,7 @@ class LeanCache:
             scope,
             chosen=chosen,
             slices=kept,
-            published=self._sizes(scope.driver),
+            published=self._sizes(),
             claims=claims,
             pods=pods,
             nodes=[node for name in names if (node := self._nodes.objects.get(("", name or ""))) is not None],
@@ -195,17 +195,15 @@ class LeanCache:
         self._slices_by_node.move(old, new, slice_nodes)
         self._tell((s.spec.driver, s.spec.pool.name) for s in (old, new) if s is not None)
 
-    def _sizes(self, driver: str | None) -> PoolSizes:
-        """How many devices each pool of the driver publishes; the same object until a slice changes."""
-        if driver not in self._published:
-            self._published[driver] = PoolSizes(
-                {pool: n for pool, n in self._devices_of.items() if driver in (None, pool[0])}
-            )
-        return self._published[driver]
+    def _sizes(self) -> PoolSizes:
+        """How many devices each pool publishes; the same object until a slice changes."""
+        if self._published is None:
+            self._published = PoolSizes(self._devices_of)
+        return self._published
 
     def _count(self, pool: PoolKey) -> None:
         """How many devices the pool publishes now."""
-        self._published.clear()
+        self._published = None
         self._devices_of.pop(pool, None)
         self._devices_of |= pool_sizes(self._slices.objects[k] for k in self._slices_by_pool.get(pool))
 

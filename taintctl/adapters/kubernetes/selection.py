@@ -197,8 +197,8 @@ def assemble(
     owners: tuple[KnownOwner, ...] = (),
     gang_pods: tuple[Pod, ...] = (),
 ) -> Snapshot:
-    """The snapshot, sorted. `slices` are as `kept_slices` gives them, `published` those of the scope's driver, `claims`
-    those in scope."""
+    """The snapshot, sorted. `slices` are as `kept_slices` gives them, `published` every pool's size, `claims` those in
+    scope."""
     kept_claims = tuple(sorted(claims, key=key))
     reserved = holders(kept_claims)
     everywhere = involved_nodes(slices, chosen, scope)
@@ -209,7 +209,7 @@ def assemble(
     of_holders = {p.metadata.namespace for p in kept_pods if p.metadata.uid in reserved}
     return Snapshot(
         slices=slices,
-        published=published,
+        published=published.of_driver(scope.driver),
         claims=kept_claims,
         pods=kept_pods,
         nodes=tuple(sorted((lean(n) for n in nodes if n.metadata.name in wanted_nodes), key=key)),
