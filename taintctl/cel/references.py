@@ -41,8 +41,9 @@ def references(expression: str) -> References | None:
         if tokens[at] != "device":
             at += 1
             continue
-        # `x.device` would be a field of something else, and `.device` the variable all the same.
-        if (at > 0 and tokens[at - 1] == ".") or tokens[at + 1 : at + 2] != ["."]:
+        # `x.device` and `x.?device` would be a field of something else, and `.device` the variable all the same.
+        field = tokens[max(at - 1, 0) : at] == ["."] or tokens[max(at - 2, 0) : at] == [".", "?"]
+        if field or tokens[at + 1 : at + 2] != ["."]:
             return None
         part = tokens[at + 2] if at + 2 < len(tokens) else ""
         if part in _WHOLE:
@@ -85,10 +86,4 @@ def _index(tokens: list[str]) -> str | None:
 def _tokens(expression: str) -> list[str] | None:
     if "//" in expression or "'''" in expression or '"""' in expression:
         return None
-    if re.search(r"\.\s*\?\s*device\b", expression):
-        return None
-    return [
-        match.group("string") or match.group("name") or match.group("mark")
-        for match in _TOKEN.finditer(expression)
-        if match.group("string") or match.group("name") or match.group("mark")
-    ]
+    return [match[match.lastgroup] for match in _TOKEN.finditer(expression) if match.lastgroup]

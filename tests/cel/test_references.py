@@ -60,6 +60,8 @@ def test_what_the_text_names_is_what_is_read(expression: str, read: References) 
         "cel.bind(d, device, d.attributes['gpu.example.com'].uuid == '1')",
         "true ? .device.attributes['gpu.example.com'].uuid == '1' : false",
         "device.?attributes['gpu.example.com'].uuid == '1'",
+        "{'a': 1}.?device.hasValue()",
+        "[{'device': 1}][0].device == 1",
         "device['attributes']['gpu.example.com'].uuid == '1'",
         "device.taints.size() == 0",
         "device.driver == 'x' // device.attributes['a'].b",
