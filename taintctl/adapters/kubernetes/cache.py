@@ -15,9 +15,10 @@ from typing import Any
 
 from taintctl.adapters.kubernetes.client import Client, path
 from taintctl.adapters.kubernetes.index import Index
-from taintctl.adapters.kubernetes.mirror import Key, Mirror, Packed, Whole
+from taintctl.adapters.kubernetes.mirror import Mirror, Packed, Whole
 from taintctl.adapters.kubernetes.owners import OwnerReader
 from taintctl.adapters.kubernetes.selection import (
+    Key,
     Shared,
     assemble,
     chosen_pools,

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from typing import Generic, TypeVar
 
-from taintctl.adapters.kubernetes.selection import K, key
+from taintctl.adapters.kubernetes.selection import K, Key, key
 
 V = TypeVar("V", bound=Hashable)
-Key = tuple[str, str]
 
 
 class Index(Generic[V]):

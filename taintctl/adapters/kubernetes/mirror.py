@@ -11,12 +11,12 @@ import logging
 from collections.abc import Callable, Iterator
 from contextlib import aclosing
 from datetime import datetime
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, Protocol
 
 import msgspec
 
 from taintctl.adapters.kubernetes.client import Client
-from taintctl.adapters.kubernetes.selection import Kept, key, lean
+from taintctl.adapters.kubernetes.selection import K, Key, key, lean
 from taintctl.adapters.kubernetes.status import Expired
 from taintctl.adapters.kubernetes.watch import watch
 from taintctl.ports.clock import Clock
@@ -24,20 +24,12 @@ from taintctl.ports.errors import ClusterError
 
 log = logging.getLogger("taintctl.cache")
 
-K = TypeVar("K", bound=Kept)
-Key = tuple[str, str]
-"""Namespace and name."""
-
 FIRST_BACKOFF = 1.0
 LAST_BACKOFF = 30.0
 
 
 class Objects(Protocol[K]):
     """Objects by namespace and name."""
-
-    def __len__(self) -> int: ...
-
-    def __contains__(self, name: object) -> bool: ...
 
     def __getitem__(self, name: Key) -> K: ...
 
@@ -60,12 +52,6 @@ class Whole(Generic[K]):
     def __init__(self, kept: Callable[[K], K]) -> None:
         self._objects: dict[Key, K] = {}
         self._kept = kept
-
-    def __len__(self) -> int:
-        return len(self._objects)
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._objects
 
     def __getitem__(self, name: Key) -> K:
         return self._objects[name]
@@ -96,12 +82,6 @@ class Packed(Generic[K]):
         self._packed: dict[Key, bytes] = {}
         self._encode = msgspec.msgpack.Encoder().encode
         self._decode = msgspec.msgpack.Decoder(kind).decode
-
-    def __len__(self) -> int:
-        return len(self._packed)
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._packed
 
     def __getitem__(self, name: Key) -> K:
         return self._decode(self._packed[name])

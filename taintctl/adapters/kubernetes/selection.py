@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Container, Hashable, Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Any, TypeVar
 
@@ -11,7 +11,6 @@ import msgspec
 
 from taintctl.api.objects import (
     ConsumerReference,
-    DeviceCapacity,
     DeviceClass,
     KnownOwner,
     Namespace,
@@ -31,12 +30,14 @@ from taintctl.ports.cluster import Scope
 Kept = ResourceSlice | ResourceClaim | Pod | Node | PodDisruptionBudget | DeviceClass | Namespace
 K = TypeVar("K", bound=Kept)
 T = TypeVar("T")
+Key = tuple[str, str]
+"""Namespace and name."""
 
 MAX_SHARED = 4096
 """Values remembered to be shared; most are a device's own (its UUID), and go again."""
 
 
-def key(obj: Kept) -> tuple[str, str]:
+def key(obj: Kept) -> Key:
     return (sys.intern(obj.metadata.namespace), obj.metadata.name)
 
 
@@ -46,29 +47,24 @@ class Shared:
     def __init__(self) -> None:
         self._known: dict[Any, Any] = {}
 
-    def one(self, value: T) -> T:
-        if len(self._known) >= MAX_SHARED:
-            self._known.clear()
-        found: T = self._known.setdefault(value, value)
-        return found
-
     def slice(self, item: ResourceSlice) -> ResourceSlice:
         devices = tuple(self._device(device) for device in item.spec.devices or ())
         return msgspec.structs.replace(item, spec=msgspec.structs.replace(item.spec, devices=devices))
 
     def _device(self, device: SliceDevice) -> SliceDevice:
-        attributes = {sys.intern(name): self.one(value) for name, value in (device.attributes or {}).items()}
-        capacity = self._capacity(device.capacity) if device.capacity else None
+        attributes = {sys.intern(name): self._one(value, value) for name, value in (device.attributes or {}).items()}
+        capacity = device.capacity or None
+        if capacity is not None:  # whole, for it is never changed
+            capacity = self._one(tuple(sorted((name, value.value) for name, value in capacity.items())), capacity)
         return msgspec.structs.replace(
             device, name=sys.intern(device.name), attributes=attributes or None, capacity=capacity
         )
 
-    def _capacity(self, capacity: dict[str, DeviceCapacity]) -> dict[str, DeviceCapacity]:
-        """Whole, for it is never changed."""
-        key = tuple(sorted((name, value.value) for name, value in capacity.items()))
+    def _one(self, same: Hashable, value: T) -> T:
+        """The first of the values for which `same` was this."""
         if len(self._known) >= MAX_SHARED:
             self._known.clear()
-        found: dict[str, DeviceCapacity] = self._known.setdefault(key, capacity)
+        found: T = self._known.setdefault(same, value)
         return found
 
 
