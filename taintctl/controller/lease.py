@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 import msgspec
 
 from taintctl.adapters.kubernetes.client import Client, path
-from taintctl.adapters.kubernetes.text import one_line
+from taintctl.api.text import one_line
 from taintctl.controller.defaults import LEASE, SPEED_ANNOTATION
 from taintctl.ports.clock import Clock
 from taintctl.ports.errors import ClusterError, Conflict, NotFound, Unavailable

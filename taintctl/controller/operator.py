@@ -16,9 +16,9 @@ from typing import Any
 import kopf
 
 from taintctl.adapters.kubernetes.config import Credentials
-from taintctl.adapters.kubernetes.text import one_line
 from taintctl.api.base import GROUP, VERSION
 from taintctl.api.check import KINDS, Own
+from taintctl.api.text import one_line
 
 log = logging.getLogger("taintctl.operator")
 

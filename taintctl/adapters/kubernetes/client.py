@@ -15,8 +15,8 @@ from yarl import URL
 
 from taintctl.adapters.kubernetes.config import Connection, Credentials
 from taintctl.adapters.kubernetes.status import Expired, Refusal, decode, refusal, to_error
-from taintctl.adapters.kubernetes.text import one_line
 from taintctl.api.objects import ListMeta
+from taintctl.api.text import one_line
 from taintctl.ports.clock import Clock
 from taintctl.ports.errors import ClusterError, Unavailable
 

@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 
 import yaml
 
-from taintctl.adapters.kubernetes.text import one_line
+from taintctl.api.text import one_line
 from taintctl.ports.errors import ClusterError
 
 DEFAULT_KUBECONFIG = "~/.kube/config"

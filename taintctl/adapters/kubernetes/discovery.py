@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import msgspec
 
 from taintctl.adapters.kubernetes.client import Client, path
-from taintctl.adapters.kubernetes.text import one_line
 from taintctl.api.base import API_VERSION, GROUP, VERSION
 from taintctl.api.check import KINDS
+from taintctl.api.text import one_line
 from taintctl.ports.errors import NotFound, Unsupported
 
 RESOURCE_GROUP = "resource.k8s.io"

@@ -11,8 +11,8 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from taintctl.adapters.kubernetes.client import MERGE_PATCH, Client, path
-from taintctl.adapters.kubernetes.text import one_line
 from taintctl.api.base import format_time
+from taintctl.api.text import one_line
 from taintctl.ports.clock import Clock
 from taintctl.ports.errors import ClusterError
 

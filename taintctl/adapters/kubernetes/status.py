@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from taintctl.adapters.kubernetes.text import one_line
+from taintctl.api.text import one_line
 from taintctl.ports.errors import ClusterError, Conflict, Forbidden, Invalid, NotFound, Unavailable
 
 MAX_CAUSES = 20

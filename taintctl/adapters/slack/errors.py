@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from taintctl.adapters.slack.text import one_line, redact
+from taintctl.adapters.slack.text import redact
+from taintctl.api.text import one_line
 
 NEXT = {
     "not_in_channel": "The app is not in the channel: write /invite @taintctl in it.",

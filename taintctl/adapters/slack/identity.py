@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from taintctl.adapters.slack.client import Self, SlackClient
-from taintctl.adapters.slack.text import one_line
+from taintctl.api.text import one_line
 from taintctl.ports.chat import ChatError, Person
 
 MAX_GROUPS = 100

@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 
+from taintctl.api.text import one_line
+
 MAX_WORD = 120
 """Characters of one outside name that are shown."""
 _TOKEN = re.compile(r"(?:xox[a-z](?:\.xox[a-z])?|xapp)-[A-Za-z0-9-]+|(?<=ticket=)[^&\s]+|(?<=hooks\.slack\.com/)\S+")
@@ -17,13 +19,6 @@ _CALL = re.compile(r"@(?=(?:here|channel|everyone|group)\b)", re.IGNORECASE)
 def redact(text: str) -> str:
     """`text` without tokens and what stands for one (a socket's ticket, the path of a hook)."""
     return _TOKEN.sub("[redacted]", text)
-
-
-def one_line(text: str, limit: int) -> str:
-    """One printable line of at most `limit` characters; control and direction characters become blanks."""
-    printable = "".join(c if c.isprintable() else " " for c in text[: limit * 4])
-    line = " ".join(printable.split())
-    return line if len(line) <= limit else f"{line[: limit - 1]}…"
 
 
 _ENTITIES = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
