@@ -84,30 +84,22 @@ class Announcer:
         """Works until cancelled."""
         async with asyncio.TaskGroup() as group:
             for _ in range(workers):
-                group.create_task(self._work())
-
-    async def _work(self) -> None:
-        while True:
-            name = await self._queue.get()
-            try:
-                again = await self._one(name)
-            finally:
-                self._queue.done(name)
-            if again is None:
-                self._waiting.discard(name)
-                self._failures.pop(name, None)
-            else:
-                self._queue.add(name, again.total_seconds())
+                group.create_task(self._queue.work(self._one))
 
     async def _one(self, name: str) -> timedelta | None:
-        """Returns when to try again, at the latest."""
+        """Returns when to try again, at the latest; None: all is told."""
         try:
             async with asyncio.timeout(MAX_PASS.total_seconds()):
-                return await self.announce(name)
+                again = await self.announce(name)
         except (ClusterError, TimeoutError) as error:
             log.info("run %s: people are not told now, trying again: %s", name, error or "no answer in time")
         except Exception:  # one run must not stop the others
             log.exception("run %s: an error of ours; people are not told of it now", name)
+        else:
+            if again is None:
+                self._waiting.discard(name)
+                self._failures.pop(name, None)
+            return again
         self._failures[name] = min(self._failures.get(name, 0) + 1, 16)
         return self._backoff(self._failures[name])
 

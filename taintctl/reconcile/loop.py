@@ -96,7 +96,7 @@ class Reconciler:
         async with asyncio.TaskGroup() as group:
             group.create_task(self._resync_again_and_again())
             for _ in range(workers):
-                group.create_task(self._work())
+                group.create_task(self._queue.work(self._one))
 
     async def _resync_again_and_again(self) -> None:
         delay = FIRST_BACKOFF
@@ -110,15 +110,8 @@ class Reconciler:
                 await self._clock.sleep(delay.total_seconds())
                 delay = min(delay * 2, LAST_BACKOFF)
 
-    async def _work(self) -> None:
-        while True:
-            key = await self._queue.get()
-            try:
-                await self._one(key)
-            finally:
-                self._queue.done(key)
-
-    async def _one(self, key: Key) -> None:
+    async def _one(self, key: Key) -> timedelta | None:
+        """Returns after which time to look again at the latest, whatever comes of it now."""
         kind, name = key
         try:
             async with asyncio.timeout(MAX_PASS.total_seconds()):
@@ -137,8 +130,7 @@ class Reconciler:
             again = self._backoff(key)
         else:
             self._failures.pop(key, None)
-        if again is not None:
-            self.enqueue(kind, name, again)
+        return again
 
     def _backoff(self, key: Key) -> timedelta:
         count = min(self._failures.get(key, 0), 16)
@@ -194,7 +186,7 @@ class Reconciler:
                 if moved or (phase is not None and phase.ended):
                     # Also where only a part was done: the phase may have been stored.
                     self._wake_window(run)
-                if decision.status.dump() != run.status.dump():
+                if decision.status != run.status:
                     self.on_run(name)
                 if moved or decision.status.approval != run.status.approval:
                     await self._wake_approvals(run)

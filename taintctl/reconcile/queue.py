@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Hashable
+from collections.abc import Awaitable, Callable, Hashable
+from datetime import timedelta
 from typing import Generic, TypeVar
 
 K = TypeVar("K", bound=Hashable)
@@ -42,6 +43,18 @@ class WorkQueue(Generic[K]):
         if key in self._again:
             self._again.discard(key)
             self._push(key)
+
+    async def work(self, one: Callable[[K], Awaitable[timedelta | None]]) -> None:
+        """A worker, until cancelled. `one` deals with a key and returns after which time it is due again at the
+        latest; None: when it is added again. It has to keep its errors to itself."""
+        while True:
+            key = await self.get()
+            try:
+                again = await one(key)
+                if again is not None:
+                    self.add(key, again.total_seconds())
+            finally:
+                self.done(key)  # last: where the key was added meanwhile it is due now, and not once more later
 
     def _push(self, key: K) -> None:
         timer = self._timers.pop(key, None)

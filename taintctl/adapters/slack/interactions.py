@@ -161,20 +161,23 @@ class Interactions:
             await self._tell(event, UNCHECKED)
         return None
 
-    async def _ask_why(self, event: Act) -> None:
+    async def _of_this_team(self, event: Act) -> bool:
+        """By a first look, quick enough for a window to open; False: they are told."""
         try:
             self._identity.same_team(await self._client.who(), event.team_id)
         except Stranger as stranger:
             await self._tell(event, str(stranger))
+            return False
+        return True
+
+    async def _ask_why(self, event: Act) -> None:
+        if not await self._of_this_team(event):
             return
         await self._window(event, modals.deny(event.subject))
 
     async def _open(self, event: Act) -> None:
         """The window first, since a click's trigger is good for 3 s; then who it is, and only then what there is."""
-        try:
-            self._identity.same_team(await self._client.who(), event.team_id)
-        except Stranger as stranger:
-            await self._tell(event, str(stranger))
+        if not await self._of_this_team(event):
             return
         view_id = await self._window(event, modals.loading(event.subject))
         try:
