@@ -75,18 +75,23 @@ def _devices(auto: Limits, amount: int | str | None, plan: Plan) -> int | None:
     return None if amount is None else auto.devices(amount, plan.published)
 
 
-def tally(
-    approvals: Sequence[MaintenanceApproval],
-    asked: CompactPlan,
-    policy: EvictionPolicy,
-    *,
-    verified_since: datetime | None,
-    allow_unverified: bool,
-    asked_at: datetime | None,
-    expires_at: datetime | None,
-    requested_by: str | None = None,
-) -> Tally:
-    """Counts the approvals of one run for the plan that was `asked` about at `asked_at`, until `expires_at`.
+@dataclass(frozen=True)
+class Terms:
+    """What the approvals of one run are held against: the plan that was `asked` about at `asked_at`, until
+    `expires_at`."""
+
+    asked: CompactPlan
+    policy: EvictionPolicy
+    verified_since: datetime | None
+    """Since when the cluster proves who writes an approval; None: it does not."""
+    allow_unverified: bool
+    asked_at: datetime | None
+    expires_at: datetime | None
+    requested_by: str | None = None
+
+
+def tally(approvals: Sequence[MaintenanceApproval], terms: Terms) -> Tally:
+    """Counts the approvals of one run.
 
     A Break is an Approve that also lets protected pods go: it counts by the same rules, and where one person gave both
     it is the Break that counts. Who asked for the run (`requested_by`) does not count, unless the policy has
@@ -98,43 +103,17 @@ def tally(
     A Deny needs less, since stopping is safe: it counts unverified too, and for another digest if written since the
     asking (the plan may have changed while somebody read it). One Deny wins over any number of approvals.
     """
-    terms = _Terms(asked, policy, verified_since, allow_unverified, asked_at, expires_at, requested_by)
     found = _count(approvals, terms)
     return replace(found, ignored=found.ignored[:MAX_IGNORED])
 
 
-def objection(
-    approval: MaintenanceApproval,
-    others: Sequence[MaintenanceApproval],
-    asked: CompactPlan,
-    policy: EvictionPolicy,
-    *,
-    verified_since: datetime | None,
-    allow_unverified: bool,
-    asked_at: datetime | None,
-    expires_at: datetime | None,
-    requested_by: str | None = None,
-) -> Ignored | None:
+def objection(approval: MaintenanceApproval, others: Sequence[MaintenanceApproval], terms: Terms) -> Ignored | None:
     """Why `approval` would not count beside the others, before it is written; None: it would."""
-    terms = _Terms(asked, policy, verified_since, allow_unverified, asked_at, expires_at, requested_by)
     found = _count([*others, approval], terms)
     return next((one for one in found.ignored if one.approval == approval.name), None)
 
 
-@dataclass(frozen=True)
-class _Terms:
-    """What approvals are held against."""
-
-    asked: CompactPlan
-    policy: EvictionPolicy
-    verified_since: datetime | None
-    allow_unverified: bool
-    asked_at: datetime | None
-    expires_at: datetime | None
-    requested_by: str | None
-
-
-def _count(approvals: Sequence[MaintenanceApproval], terms: _Terms) -> Tally:
+def _count(approvals: Sequence[MaintenanceApproval], terms: Terms) -> Tally:
     given: dict[frozenset[Mark], GivenApproval] = {}
     denied: GivenApproval | None = None
     ignored: list[Ignored] = []
@@ -159,7 +138,7 @@ def _count(approvals: Sequence[MaintenanceApproval], terms: _Terms) -> Tally:
     return Tally(given=tuple(given.values()), denied=denied, ignored=tuple(ignored))
 
 
-def _refused(approval: MaintenanceApproval, person: frozenset[Mark], terms: _Terms) -> Ignored | None:
+def _refused(approval: MaintenanceApproval, person: frozenset[Mark], terms: Terms) -> Ignored | None:
     """What speaks against an approval of somebody who may approve."""
     spec = approval.spec
     if spec.digest != terms.asked.digest or _before(approval, terms.asked_at):

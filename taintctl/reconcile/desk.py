@@ -15,11 +15,11 @@ from taintctl.api.base import API_VERSION, ObjectMeta
 from taintctl.api.check import check
 from taintctl.api.policy import ApproverKind, EvictionPolicy
 from taintctl.api.reasons import Phase, Reason
-from taintctl.api.run import ApprovalStatus, CompactPlan, MaintenanceRun, RunSpec
+from taintctl.api.run import ApprovalStatus, MaintenanceRun, RunSpec
 from taintctl.api.target import Target
 from taintctl.api.text import plural
 from taintctl.impact import target_problems
-from taintctl.policy import Tally, digest, objection, tally
+from taintctl.policy import Tally, Terms, digest, objection, tally
 from taintctl.ports.chat import Answer, Answered, Click, Details, RunView
 from taintctl.ports.clock import Clock
 from taintctl.ports.cluster import Cluster
@@ -53,10 +53,8 @@ class _Asked:
 
     run: MaintenanceRun
     approval: ApprovalStatus
-    plan: CompactPlan
-    policy: EvictionPolicy
     approvals: tuple[MaintenanceApproval, ...]
-    terms: dict[str, Any]
+    terms: Terms
 
 
 @dataclass(frozen=True)
@@ -134,7 +132,7 @@ class ApprovalDesk:
             who = "An app" if person.is_bot else "A deactivated account"
             raise _Refused(Answered.NOT_ALLOWED, f"{who} can't decide; a person has to.")
         asked = await self._asked(click)
-        body = approval_of(click, asked.policy, asked.approval.asked_at)
+        body = approval_of(click, asked.terms.policy, asked.approval.asked_at)
         checked = check(MaintenanceApproval, body)
         if checked.obj is None or checked.problems:
             raise _failed(click, f"Slack's answer about you can't be used ({checked.problems[0]}).")
@@ -144,8 +142,8 @@ class ApprovalDesk:
         )
         if any(one.name == approval.name for one in asked.approvals):
             raise _repeated(click)
-        before = tally(asked.approvals, asked.plan, asked.policy, **asked.terms)
-        against = objection(approval, asked.approvals, asked.plan, asked.policy, **asked.terms)
+        before = tally(asked.approvals, asked.terms)
+        against = objection(approval, asked.approvals, asked.terms)
         # Of those who may not, nobody is told how the question stands.
         if against is not None and against.reason is not Reason.SAME_APPROVER:
             raise _Refused(_ANSWERS.get(against.reason, Answered.NOT_ALLOWED), against.message)
@@ -156,7 +154,7 @@ class ApprovalDesk:
             await self.cluster.create(MaintenanceApproval, body)
         except Conflict:
             raise _repeated(click) from None
-        after = tally((*asked.approvals, approval), asked.plan, asked.policy, **asked.terms)
+        after = tally((*asked.approvals, approval), asked.terms)
         return Answer(Answered.RECORDED, _recorded(click, asked, after))
 
     async def _asked(self, click: Click) -> _Asked:
@@ -197,14 +195,16 @@ class ApprovalDesk:
         approvals, verified, unread = await self.reader.approvals(run)
         if unread is not None:
             raise _failed(click, unread.message)
-        terms = {
-            "verified_since": verified,
-            "allow_unverified": self.settings.allow_unverified_approvals,
-            "asked_at": approval.asked_at,
-            "expires_at": approval.expires_at,
-            "requested_by": run.spec.requested_by,
-        }
-        return _Asked(run, approval, approval.asked, policy, approvals, terms)
+        terms = Terms(
+            approval.asked,
+            policy,
+            verified_since=verified,
+            allow_unverified=self.settings.allow_unverified_approvals,
+            asked_at=approval.asked_at,
+            expires_at=approval.expires_at,
+            requested_by=run.spec.requested_by,
+        )
+        return _Asked(run, approval, approvals, terms)
 
 
 def approval_of(click: Click, policy: EvictionPolicy, asked_at: datetime | None) -> dict[str, Any]:

@@ -24,6 +24,7 @@ from taintctl.api.text import plural, some
 from taintctl.policy import (
     Evaluation,
     Tally,
+    Terms,
     compact,
     covers,
     digest,
@@ -108,8 +109,7 @@ def count(look: Look, policy: EvictionPolicy) -> Tally:
     obs, approval = look.obs, look.status.approval
     if approval is None or approval.asked is None:
         return NO_TALLY
-    return tally(
-        obs.approvals,
+    terms = Terms(
         approval.asked,
         policy,
         verified_since=obs.approvals_verified,
@@ -118,6 +118,7 @@ def count(look: Look, policy: EvictionPolicy) -> Tally:
         expires_at=approval.expires_at,
         requested_by=obs.run.spec.requested_by,
     )
+    return tally(obs.approvals, terms)
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ Obj = dict[str, Any]
 NAMESPACES_COUNT = 50
 CLASS_OF_SOME = "gpu-generation-b.example.com"
 """Selects, by an attribute, the devices of each tenth node: 8,000 of 80,000, in pools of a rack."""
-CLAIMS_READY_FROM = "2026-01-01T00:00:00Z"
+LONG_AGO = "2026-01-01T00:00:00Z"
 _UIDS = uuid.UUID("0d4f2f3c-0a5e-4d0c-9a43-6b1b6b0c7c11")
 
 
@@ -71,7 +71,7 @@ def _budget(namespace: str) -> Obj:
 
 def _node(number: int) -> Obj:
     node = shapes.node(node_name(number))
-    node["status"]["conditions"][0]["lastTransitionTime"] = CLAIMS_READY_FROM
+    node["status"]["conditions"][0]["lastTransitionTime"] = LONG_AGO
     return node
 
 
@@ -147,7 +147,7 @@ def _claim(number: int, gpu: int) -> Obj:
         "allocation": {
             "devices": {"results": [result]},
             "nodeSelector": {"nodeSelectorTerms": on_node},
-            "allocationTimestamp": CLAIMS_READY_FROM,
+            "allocationTimestamp": LONG_AGO,
         },
         "reservedFor": [{"resource": "pods", "name": name, "uid": by["uid"]}],
     }

@@ -10,7 +10,7 @@ import pytest
 from taintctl.api.approval import ApprovalDecision, MaintenanceApproval
 from taintctl.api.policy import BUILT_IN_POLICY, EvictionPolicy
 from taintctl.api.reasons import PodEffect, Reason
-from taintctl.policy import Tally, compact, people_needed, tally
+from taintctl.policy import Tally, Terms, compact, people_needed, tally
 from tests.policy.plans import NOW, approval, device, plan, pod, policy
 
 PLAN = plan(pod("a"), pod("b", namespace="team-b"), pod("t", PodEffect.TOLERATES, namespace="team-t"), published=4)
@@ -66,13 +66,15 @@ def count(
 ) -> Tally:
     return tally(
         approvals,
-        ASKED,
-        by or policy(),
-        verified_since=EVER if verified else None,
-        allow_unverified=allow,
-        asked_at=NOW,
-        expires_at=NOW + timedelta(minutes=30),
-        requested_by=requested_by,
+        Terms(
+            ASKED,
+            by or policy(),
+            verified_since=EVER if verified else None,
+            allow_unverified=allow,
+            asked_at=NOW,
+            expires_at=NOW + timedelta(minutes=30),
+            requested_by=requested_by,
+        ),
     )
 
 
@@ -116,12 +118,14 @@ def test_an_approval_from_before_the_asking_is_of_an_earlier_run() -> None:
     assert count(ok("one", "alice", at=None)).complete(1)
     never_asked = tally(
         [ok("one", "alice")],
-        ASKED,
-        policy(),
-        verified_since=EVER,
-        allow_unverified=False,
-        asked_at=None,
-        expires_at=None,
+        Terms(
+            ASKED,
+            policy(),
+            verified_since=EVER,
+            allow_unverified=False,
+            asked_at=None,
+            expires_at=None,
+        ),
     )
     assert never_asked.complete(1)
 
@@ -204,12 +208,14 @@ def test_an_approval_that_was_written_before_the_cluster_proved_who_writes_does_
     def since(moment: datetime) -> Tally:
         return tally(
             [early],
-            ASKED,
-            policy(),
-            verified_since=moment,
-            allow_unverified=False,
-            asked_at=NOW,
-            expires_at=None,
+            Terms(
+                ASKED,
+                policy(),
+                verified_since=moment,
+                allow_unverified=False,
+                asked_at=NOW,
+                expires_at=None,
+            ),
         )
 
     assert reasons(since(NOW + timedelta(seconds=1))) == [("one", Reason.APPROVERS_UNVERIFIED)]

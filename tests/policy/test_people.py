@@ -11,7 +11,7 @@ from taintctl.api.approval import ApprovalAuthor, ApprovalDecision, ApprovalSpec
 from taintctl.api.base import ObjectMeta
 from taintctl.api.policy import EvictionPolicy
 from taintctl.api.reasons import Reason
-from taintctl.policy import Tally, compact, objection, tally
+from taintctl.policy import Tally, Terms, compact, objection, tally
 from tests.policy.plans import NOW, approval, plan, pod, policy
 
 ASKED = compact(plan(pod("a")), policy())
@@ -52,7 +52,7 @@ def by(*approvers: dict[str, str], **more: Any) -> EvictionPolicy:
 
 
 def count(*approvals: MaintenanceApproval, by: EvictionPolicy, requested_by: str | None = None) -> Tally:
-    return tally(approvals, ASKED, by, requested_by=requested_by, **TERMS)
+    return tally(approvals, Terms(ASKED, by, requested_by=requested_by, **TERMS))
 
 
 def reasons(found: Tally) -> list[Reason]:
@@ -212,11 +212,11 @@ def test_a_name_from_slack_is_one_short_line() -> None:
 
 def test_what_would_not_count_is_told_before_it_is_written() -> None:
     named, click = by(SLACK_ANN, {"name": "bob"}), said("one")
-    assert objection(click, (), ASKED, named, **TERMS) is None
-    mine = objection(click, (said("earlier"),), ASKED, named, **TERMS)
+    assert objection(click, (), Terms(ASKED, named, **TERMS)) is None
+    mine = objection(click, (said("earlier"),), Terms(ASKED, named, **TERMS))
     assert mine is not None
     assert mine.reason is Reason.SAME_APPROVER
     crowd = tuple(approval(f"x{i}", "mallory", ASKED.digest) for i in range(30))
-    stranger = objection(said("two", BEN), crowd, ASKED, named, **TERMS)
+    stranger = objection(said("two", BEN), crowd, Terms(ASKED, named, **TERMS))
     assert stranger is not None
     assert (stranger.approval, stranger.reason) == ("two", Reason.NOT_AN_APPROVER)

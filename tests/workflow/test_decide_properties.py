@@ -21,7 +21,7 @@ from taintctl.api.reasons import Agreement, Effect, Phase, PodEffect, Reason
 from taintctl.api.rule import EvictionOutcome, EvictionResult
 from taintctl.api.run import AtDeadline, Drain, DrainMode, Ending, RunStatus
 from taintctl.impact import parse
-from taintctl.policy import covers, evaluate, people_needed, tally, uncovered
+from taintctl.policy import Terms, covers, evaluate, people_needed, tally, uncovered
 from taintctl.workflow import TRANSITIONS, decide
 from taintctl.workflow.model import (
     CreateRule,
@@ -417,12 +417,14 @@ def check_passed(observation: Observation, now: Any) -> None:
     assert covers(approval.asked, plan, policy, run_uid=run.metadata.uid)
     counted = tally(
         observation.approvals,
-        approval.asked,
-        policy,
-        verified_since=observation.approvals_verified,
-        allow_unverified=False,
-        asked_at=approval.asked_at,
-        expires_at=approval.expires_at,
+        Terms(
+            approval.asked,
+            policy,
+            verified_since=observation.approvals_verified,
+            allow_unverified=False,
+            asked_at=approval.asked_at,
+            expires_at=approval.expires_at,
+        ),
     )
     assert counted.complete(people_needed(plan, policy))
     by_name = {rule.metadata.name: rule for rule in observation.rules}
@@ -474,12 +476,14 @@ def check_eviction(observation: Observation, action: EvictPod, now: Any) -> None
     assert policy is not None
     counted = tally(
         observation.approvals,
-        approval.asked,
-        policy,
-        verified_since=observation.approvals_verified,
-        allow_unverified=False,
-        asked_at=approval.asked_at,
-        expires_at=approval.expires_at,
+        Terms(
+            approval.asked,
+            policy,
+            verified_since=observation.approvals_verified,
+            allow_unverified=False,
+            asked_at=approval.asked_at,
+            expires_at=approval.expires_at,
+        ),
     )
     assert counted.complete(approval.needed)
 
