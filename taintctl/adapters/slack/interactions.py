@@ -7,6 +7,7 @@ import logging
 from collections import OrderedDict
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from taintctl.adapters.slack import blocks as kit
@@ -74,12 +75,12 @@ class Interactions:
         if isinstance(event, Submit):
             comment = event.comment.strip()
             if comment:
-                work = lambda: self._decide(event, ApprovalDecision.DENY, comment)  # noqa: E731
+                work = partial(self._decide, event, ApprovalDecision.DENY, comment)
             else:
                 ack = {"response_action": "errors", "errors": {value.COMMENT: "Say why, in a few words."}}
         elif isinstance(event, Act):
             work = self._work(event)
-        return Taken(ack, lambda: self._begin(work), lambda: self._forget(keys))
+        return Taken(ack, partial(self._begin, work), partial(self._forget, keys))
 
     async def drain(self) -> None:
         """Until everything that was taken is done."""
@@ -94,13 +95,13 @@ class Interactions:
     def _work(self, event: Act) -> Work | None:
         match event.action:
             case value.APPROVE | value.BREAK:
-                return lambda: self._decide(event, DECISIONS[event.action])
+                return partial(self._decide, event, DECISIONS[event.action])
             case value.DENY:
-                return lambda: self._ask_why(event)
+                return partial(self._ask_why, event)
             case value.DETAILS:
-                return lambda: self._open(event)
+                return partial(self._open, event)
             case value.PREVIOUS | value.NEXT if event.view_id:
-                return lambda: self._turn(event)
+                return partial(self._turn, event)
         return None
 
     def _begin(self, work: Work | None) -> None:
